@@ -165,7 +165,8 @@ fn a_reader_gets_every_event_once_and_resumes_after_the_last() {
     assert!(rest.starts_with("id: 4\n") && rest.contains("event: run-finished"), "{rest}");
     let end = expected.len().to_string();
     let (status, _, nothing) = server.send("GET", "/v1/default/runs/r1/events", &[accept, ("Last-Event-ID", &end)], "");
-    assert_eq!((status, nothing.as_str()), (200, ""));
+    // With 200, a browser would ask again every three seconds for ever.
+    assert_eq!((status, nothing.as_str()), (204, ""));
 }
 
 #[test]
@@ -352,6 +353,152 @@ fn proof(page: &str) -> String {
     rest.split_once('"').unwrap().0.to_owned()
 }
 
+/// The question that a form of a page is under.
+fn question(page: &str) -> String {
+    let (_, rest) = page.split_once(r#"name="question" value=""#).unwrap_or_else(|| panic!("{page}"));
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+/// A workflow that asks twice under one name, about two things.
+const TWICE: &str = r#"{:name "twice" :description "Asks twice"
+ :steps [{:name "news" :type :wait :signal "ok" :approval true :question "Send the newsletter?"}
+         {:name "drop" :type :wait :signal "ok" :approval true :question "Delete the database?"}
+         {:name "end" :type :exit :status :success :output {:value "both"}}]}"#;
+
+#[test]
+fn an_answer_answers_what_was_shown_and_nothing_that_is_asked_next() {
+    let folder = project();
+    fs::write(folder.path().join("twice.edn"), TWICE).unwrap();
+    let server = Server::start(folder.path());
+    let asked = |run: &str, step: &str| {
+        let began = Instant::now();
+        loop {
+            let found = server.get(&format!("/v1/default/runs/{run}")).1;
+            if found["questions"][0]["signal"]["step"] == step {
+                return found["questions"][0]["signal"].clone();
+            }
+            assert!(began.elapsed() < PATIENCE, "{found}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // The form of a page, pressed twice.
+    server.post("/v1/default/runs", &[], &json!({"workflow": "twice", "run": "form"}));
+    let first = asked("form", "news");
+    let page = server.send("GET", "/t/default/runs/form", &[], "").2;
+    assert_eq!(question(&page), first["id"].as_str().unwrap());
+    let press = || {
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        let body = format!("proof={}&question={}&approved=true&why=", proof(&page), question(&page));
+        server.send("POST", "/t/default/runs/form/answer", &form, &body)
+    };
+    assert_eq!(press().0, 303);
+    let second = asked("form", "drop");
+    let (status, _, refused) = press();
+    assert!(status == 409 && refused.contains("not-asked"), "{refused}");
+    assert_eq!(asked("form", "drop")["id"], second["id"], "the second question has no answer");
+    assert_eq!((&first["again"], &second["again"]), (&Value::Null, &json!(true)));
+    // The API by name, sent twice; then by the question.
+    server.post("/v1/default/runs", &[], &json!({"workflow": "twice", "run": "api"}));
+    let first = asked("api", "news");
+    let approve = |body: Value| server.post("/v1/default/runs/api/approve", &[], &body);
+    assert_eq!(approve(json!({"name": "ok"})).0, 200);
+    let second = asked("api", "drop");
+    for unsure in [json!({"name": "ok"}), json!({}), json!({"step": "drop"})] {
+        let (status, problem) = approve(unsure);
+        assert_eq!((status, &problem["code"]), (409, &json!("question-missing")), "{problem}");
+    }
+    let (status, problem) = approve(json!({"question": first["id"]}));
+    assert_eq!((status, &problem["code"]), (409, &json!("not-asked")), "{problem}");
+    assert_eq!(approve(json!({"question": second["id"]})).0, 200);
+    assert_eq!(server.wait_for("api", "completed")["result"], "both");
+}
+
+#[test]
+fn a_project_that_had_a_token_is_not_open_without_one_unless_its_operator_says_so() {
+    let folder = project();
+    let status = |server: &Server, headers: &[(&str, &str)]| server.send("GET", "/v1/default/runs", headers, "").0;
+    let server = Server::start(folder.path());
+    assert_eq!(status(&server, &[]), 200, "a program of the same user");
+    let start = format!("Bearer {}", server.token.clone().unwrap());
+    assert_eq!(status(&server, &[("Authorization", &start)]), 200);
+    assert_eq!(status(&server, &[("Authorization", "Bearer opcell_start_x")]), 401, "a token that is wrong");
+    // A first token counts at once.
+    let made = token(folder.path(), &["new", "ci"]);
+    let began = Instant::now();
+    while status(&server, &[]) != 401 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(status(&server, &[("Authorization", &start)]), 401);
+    assert_eq!(status(&server, &[("Authorization", &format!("Bearer {made}"))]), 200);
+    drop(server);
+    // Its last one is revoked, and then its list is lost.
+    let listed: Value = serde_json::from_str(&token(folder.path(), &["list", "--json"])).unwrap();
+    token(folder.path(), &["revoke", listed[0]["id"].as_str().unwrap()]);
+    let server = Server::start(folder.path());
+    assert_eq!((status(&server, &[]), server.token.as_deref()), (401, None));
+    drop(server);
+    fs::remove_dir_all(folder.path().join(".local/state/opcell/tokens")).unwrap();
+    let server = Server::start(folder.path());
+    assert_eq!(status(&server, &[]), 401);
+    drop(server);
+    let server = Server::start_with(folder.path(), &["--open"]);
+    assert_eq!(status(&server, &[]), 200);
+}
+
+#[test]
+fn the_address_that_is_printed_logs_a_browser_in() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let token = server.token.clone().unwrap();
+    let (status, head, _) = server.send("GET", &format!("/?token={token}"), &[], "");
+    assert!(status == 303 && head.contains("HttpOnly; SameSite=Strict") && !head.contains(&token), "{head}");
+    let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap().split(';').next().unwrap();
+    let (status, _, page) = server.send("GET", "/t/default", &[("Cookie", cookie)], "");
+    assert_eq!(status, 200, "{page}");
+    assert_eq!(server.send("GET", "/?token=opcell_start_x", &[], "").0, 401);
+}
+
+/// What another user of this machine gets; none where that cannot be tried.
+fn as_another_user(server: &Server, head: &str) -> Option<String> {
+    use std::os::unix::process::CommandExt as _;
+    let (host, port) = server.address.split_once(':').unwrap();
+    let script = format!("exec 3<>/dev/tcp/{host}/{port}; printf '{head}' >&3; head -n 1 <&3");
+    let mut shell = std::process::Command::new("bash");
+    let made = shell.args(["-c", &script]).current_dir("/").uid(65_534).gid(65_534).output().ok()?;
+    Some(String::from_utf8_lossy(&made.stdout).into_owned())
+}
+
+#[test]
+fn another_user_of_the_machine_needs_the_token() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let get = |more: &str| format!("GET /v1/default/runs HTTP/1.1\\r\\nHost: localhost\\r\\n{more}\\r\\n");
+    let Some(refused) = as_another_user(&server, &get("")) else {
+        eprintln!("SKIPPED: needs bash, and root to become another user");
+        return;
+    };
+    assert!(refused.contains("401"), "{refused}");
+    let token = format!("Authorization: Bearer {}\\r\\n", server.token.clone().unwrap());
+    let admitted = as_another_user(&server, &get(&token)).unwrap();
+    assert!(admitted.contains("200"), "{admitted}");
+    drop(server);
+    let server = Server::start_with(folder.path(), &["--open"]);
+    assert!(as_another_user(&server, &get("")).unwrap().contains("200"));
+}
+
+#[test]
+fn a_page_shows_no_text_that_runs_backwards() {
+    let folder = project();
+    let text = "{:name \"spoof\" :description \"Asks\"\n :steps [{:name \"a\" :type :wait :signal \"ok\" :approval true :question \"Pay \u{202e}001 to Eve?\"}]}";
+    fs::write(folder.path().join("spoof.edn"), text).unwrap();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "spoof", "run": "r1"}));
+    server.wait_for("r1", "suspended");
+    let page = server.send("GET", "/t/default/runs/r1", &[], "").2;
+    assert!(page.contains("Pay \u{fffd}001 to Eve?") && !page.contains('\u{202e}'), "{page}");
+}
+
 #[test]
 fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form() {
     let folder = tempfile::tempdir().unwrap();
@@ -399,12 +546,11 @@ fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form()
     let (seen, shown) = (page(&of_approver), page(&of_admin));
     assert!(!seen.contains("Grant always") && seen.contains("does not have the scope"), "{seen}");
     assert!(shown.contains("Grant always"), "{shown}");
-    let (_, rest) = shown.split_once(r#"name="effect" value=""#).unwrap();
-    let effect = rest.split_once('"').unwrap().0;
+    let question = question(&shown);
     let grant = |cookie: &str, proof: &str, headers: &[(&str, &str)]| {
         let mut all = vec![("Cookie", cookie), ("Content-Type", "application/x-www-form-urlencoded")];
         all.extend(headers);
-        let form = format!("proof={proof}&effect={effect}&grant=always");
+        let form = format!("proof={proof}&question={question}&grant=always");
         server.send("POST", "/t/default/runs/r1/grant", &all, &form).0
     };
     // Not with another scope, not with the form of another session or none, not from another site, not without a login.

@@ -28,6 +28,8 @@ const ASK: &str = r#"{:name "ask" :description "Asks"
 /// Signed with `correct horse`, as GitHub signs: HMAC-SHA256 over the body.
 const ADA: (&str, &str) =
     (r#"{"who":{"name":"Ada"},"run":"r1"}"#, "sha256=cdb41684748ab6596bfafdb79bb208772af28d1c2bf63831339bbd20f021e6ea");
+/// [`ADA`], signed with `battery staple`.
+const ADA_OTHER: &str = "sha256=16df9bb3cda14e0ae0c5b0ac304e34df727728ff332e346741b394b2d8b5b1aa";
 const NAMELESS: (&str, &str) =
     (r#"{"who":{},"run":"r1"}"#, "sha256=dc278a5bca7b7c27a1a1590c340c6ba12143ce40e645cecee5b6ee7655135c84");
 
@@ -38,6 +40,7 @@ fn project(triggers: &str) -> tempfile::TempDir {
     write("greet.edn", GREET);
     write("ask.edn", ASK);
     write("hook.key", "correct horse\n");
+    write("other.key", "battery staple\n");
     folder
 }
 
@@ -138,19 +141,20 @@ fn a_signed_request_starts_one_run_and_any_other_starts_none() {
 
 #[test]
 fn a_trigger_sends_a_signal_once_and_gives_no_approval() {
-    let hook = |name: &str, signal: &str| {
+    let hook = |name: &str, signal: &str, key: &str| {
         format!(
             "[triggers.{name}]\nsignal = \"{signal}\"\nrun-from = \"/run\"\nwebhook.signature = \"github\"\n\
-             webhook.secrets = [{{ file = \"hook.key\" }}]\n\n"
+             webhook.secrets = [{{ file = \"{key}\" }}]\n\n"
         )
     };
-    let folder = project(&(hook("go", "go") + &hook("ship", "ship")));
+    let folder = project(&(hook("go", "go", "hook.key") + &hook("ship", "ship", "other.key")));
     trust(folder.path());
     let server = Server::start(folder.path());
     server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
     server.wait_for("r1", "suspended");
     let post = |hook: &str| {
-        let headers = [("Content-Type", "application/json"), ("X-Hub-Signature-256", ADA.1)];
+        let signature = if hook == "ship" { ADA_OTHER } else { ADA.1 };
+        let headers = [("Content-Type", "application/json"), ("X-Hub-Signature-256", signature)];
         let (status, _, body) = server.send("POST", &format!("/v1/default/hooks/{hook}"), &headers, ADA.0);
         (status, serde_json::from_str::<serde_json::Value>(&body).unwrap())
     };
@@ -171,6 +175,61 @@ fn a_trigger_sends_a_signal_once_and_gives_no_approval() {
     assert_eq!(received[0]["event"]["signal-received"]["by"], "trigger:go");
 }
 
+/// `payload={"who":{"name":"Ada"},"action":"opened"}`, percent-encoded and signed with `correct horse`.
+const FORM: (&str, &str) = (
+    "payload=%7B%22who%22%3A%7B%22name%22%3A%22Ada%22%7D%2C%22action%22%3A%22opened%22%7D",
+    "sha256=8e6bfbe3ff11be327beec06f8b5c90090886dce26cf321cd097f250edaaa484b",
+);
+
+#[test]
+fn a_form_starts_a_run_and_a_ping_and_other_events_do_not() {
+    let folder = project(
+        "[triggers.push]\nworkflow = \"greet\"\nwebhook.signature = \"github\"\nwebhook.secrets = [{ file = \"hook.key\" }]\n\
+         webhook.body = { name = \"/who/name\" }\nwebhook.on = [\"issues.opened\"]\n",
+    );
+    trust(folder.path());
+    let server = Server::start(folder.path());
+    let post = |event: &str| {
+        let headers = [
+            ("Content-Type", "application/x-www-form-urlencoded"),
+            ("X-GitHub-Event", event),
+            ("X-Hub-Signature-256", FORM.1),
+        ];
+        let (status, _, body) = server.send("POST", "/v1/default/hooks/push", &headers, FORM.0);
+        (status, serde_json::from_str::<serde_json::Value>(&body).unwrap())
+    };
+    for other in ["ping", "push", "issue_comment"] {
+        let (status, ignored) = post(other);
+        assert!(status == 200 && ignored["ignored"].is_string(), "{other}: {ignored}");
+    }
+    assert!(server.get("/v1/default/runs").1["runs"].as_array().unwrap().is_empty());
+    let (status, started) = post("issues");
+    assert_eq!((status, &started["first"]), (202, &json!(true)), "{started}");
+    assert_eq!(server.wait_for(started["run"].as_str().unwrap(), "completed")["result"], "Ada");
+}
+
+#[test]
+fn one_secret_opens_one_webhook() {
+    let hook = |name: &str, key: &str| {
+        format!(
+            "[triggers.{name}]\nworkflow = \"greet\"\nwebhook.signature = \"github\"\nwebhook.secrets = [{{ file = \"{key}\" }}]\n\n"
+        )
+    };
+    let folder = project(&(hook("one", "hook.key") + &hook("two", "hook.key")));
+    let refused = opcell(folder.path()).args(["check", "greet.edn"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("shared-secret"), "{said}");
+    // The same under another name is found out when it is read.
+    let folder = project(&(hook("one", "hook.key") + &hook("two", "same.key")));
+    fs::copy(folder.path().join("hook.key"), folder.path().join("same.key")).unwrap();
+    trust(folder.path());
+    let server = Server::start(folder.path());
+    for name in ["one", "two"] {
+        let headers = [("Content-Type", "application/json"), ("X-Hub-Signature-256", ADA.1)];
+        assert_eq!(server.send("POST", &format!("/v1/default/hooks/{name}"), &headers, ADA.0).0, 401, "{name}");
+    }
+}
+
 #[test]
 fn a_trigger_without_its_workflow_is_found_out_at_the_start() {
     let folder = project("[triggers.tick]\ncron = \"0 3 * * *\"\nworkflow = \"great\"\n");
@@ -187,7 +246,7 @@ fn the_page_shows_what_is_due_what_was_missed_and_the_last_runs_but_no_secret() 
          [triggers.push]\nworkflow = \"greet\"\nwebhook.signature = \"github\"\n\
          webhook.secrets = [{ file = \"hook.key\" }, { env = \"OLD_HOOK_SECRET\" }]\n\
          webhook.body = { name = \"/who/name\" }\n\n\
-         [triggers.go]\nsignal = \"go\"\nrun-from = \"/run\"\nwebhook.secrets = [{ file = \"hook.key\" }]\n",
+         [triggers.go]\nsignal = \"go\"\nrun-from = \"/run\"\nwebhook.secrets = [{ file = \"other.key\" }]\n",
     );
     trust(folder.path());
     // The schedule was at work three hours ago, and no server has been there since.

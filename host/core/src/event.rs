@@ -623,6 +623,9 @@ pub struct Signal {
     /// Its sender's key: a signal with a key that came before is not received again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<Arc<str>>,
+    /// The only question that it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Arc<str>>,
 }
 
 /// How long a grant that a run asked for lasts.

@@ -27,6 +27,9 @@ pub enum Message {
         /// Of several signals with one key, a run takes the first.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Arc<str>>,
+        /// The only question that it answers: a run that does not ask it any more takes no notice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<str>>,
     },
     /// Stop.
     Cancel {
@@ -44,6 +47,9 @@ pub enum Message {
         /// For how long; absent: it does not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<GrantScope>,
+        /// The only question that it answers: the same call may be refused something else next.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<str>>,
         /// Who says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,

@@ -223,6 +223,19 @@ pub enum Question {
         question: Option<String>,
         /// Whether the answer is an approval.
         approval: bool,
+        /// Names this question: the place in the run, the visit and attempt, and what is asked. An answer that carries
+        /// it answers this question and no other.
+        #[serde(default)]
+        id: Arc<str>,
+        /// The step after those that it belongs to, such as `review/law` or `each[2]`.
+        #[serde(default)]
+        path: Arc<str>,
+        /// How often the step has been entered, from 1.
+        #[serde(default)]
+        visit: u32,
+        /// An approval of this name was answered before: the name alone does not say which is meant.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// Whether an effect, which may have happened before a crash, shall be repeated, skipped or taken as failed.
     Doubt {
@@ -245,5 +258,22 @@ pub enum Question {
         denial: Box<Denial>,
         /// Why the plugin says that it needs it.
         why: Option<Arc<str>>,
+        /// Names this question: the effect, and what was refused.
+        #[serde(default)]
+        id: Arc<str>,
+        /// The same was granted or refused before: what it is called does not say which call is meant.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
+}
+
+impl Question {
+    /// The ID that an answer carries; none for an effect in doubt, which its number names.
+    #[must_use]
+    pub fn id(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Signal { id, .. } | Self::Grant { id, .. } => Some(id),
+            Self::Doubt { .. } => None,
+        }
+    }
 }

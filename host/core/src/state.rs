@@ -5,6 +5,7 @@
 //! step with `each`. A frame knows its parent, so nothing here recurses, and events and effects name frames by number.
 
 mod apply;
+mod choice;
 mod memory;
 mod meter;
 mod numbered;
@@ -14,6 +15,7 @@ mod work;
 
 pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
+pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
 pub(crate) use questions::{Asked, Granted};
@@ -35,12 +37,12 @@ use opcell_types::{Value, value::Map};
 use opcell_workflow::ir::{Judge, RunLimits, Session, Step};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 3;
+pub const SNAPSHOT_VERSION: u32 = 4;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
 /// with its shape and with what its parts mean.
@@ -71,6 +73,9 @@ pub struct State {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) granted: Vec<Granted>,
     pub(crate) signals: VecDeque<Signal>,
+    /// Approvals and grants that were answered, by what they are called.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) answered: BTreeSet<Arc<str>>,
     /// Keys of the last signals that had one.
     #[serde(default)]
     pub(crate) signal_keys: VecDeque<Arc<str>>,
@@ -395,7 +400,8 @@ impl State {
     /// Whether a signal of this name has arrived and no step has taken it yet.
     #[must_use]
     pub fn has_signal(&self, name: &str) -> bool {
-        self.signals.iter().any(|signal| signal.name.as_ref() == name)
+        let is_awaited = |signal: &Signal| signal.question.as_ref().is_none_or(|question| self.asks(question));
+        self.signals.iter().any(|signal| signal.name.as_ref() == name && is_awaited(signal))
     }
 
     /// The state as whoever waits for the run sees it.
@@ -453,7 +459,7 @@ impl State {
     }
 
     /// The step frame that an element, or a group, belongs to.
-    fn step_frame_of(&self, frame: &Frame) -> Option<&StepFrame> {
+    pub(crate) fn step_frame_of(&self, frame: &Frame) -> Option<&StepFrame> {
         match &self.frames.get(&frame.parent?)?.body {
             Body::Step(step) => Some(step),
             _ => None,

@@ -501,7 +501,17 @@ impl Engine {
     }
 
     /// The answer that an approval has already and that its step has not taken yet.
-    async fn earlier_answer(&self, run: &RunId, state: &State, name: &Arc<str>) -> Result<Option<RunError>, RunError> {
+    async fn earlier_answer(
+        &self,
+        run: &RunId,
+        state: &State,
+        name: &Arc<str>,
+        question: Option<&str>,
+    ) -> Result<Option<RunError>, RunError> {
+        // An answer to another question of this name is none to this one.
+        let is_meant = |answered: &Option<Arc<str>>| {
+            answered.as_deref().zip(question).is_none_or(|(answered, question)| answered == question)
+        };
         let answered = |data: &Value, by: Option<Arc<str>>, at| RunError::AlreadyAnswered {
             run: run.clone(),
             signal: name.clone(),
@@ -515,11 +525,14 @@ impl Engine {
                 Event::SignalReceived(signal) if signal.name == *name => Some((signal, recorded.at)),
                 _ => None,
             });
-            return Ok(last.map(|(signal, at)| answered(&signal.data, signal.by.clone(), at)));
+            let last = last.filter(|(signal, _)| is_meant(&signal.question));
+            if let Some((signal, at)) = last {
+                return Ok(Some(answered(&signal.data, signal.by.clone(), at)));
+            }
         }
         let unread = self.journal.inbox(run).await?;
         Ok(unread.iter().find_map(|message| match serde_json::from_str(&message.payload) {
-            Ok(Message::Signal { name: sent, data, by, .. }) if sent == *name => {
+            Ok(Message::Signal { name: sent, data, by, question, .. }) if sent == *name && is_meant(&question) => {
                 Some(answered(&data, by, Timestamp(message.at)))
             }
             _ => None,
@@ -571,15 +584,44 @@ impl Engine {
         let asks_approval = state.questions().iter().any(
             |question| matches!(question, Question::Signal { name: wanted, approval: true, .. } if wanted == name),
         );
-        if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name).await? {
+        if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name, None).await? {
             return Err(earlier);
         }
-        self.send(run, &Message::Signal { name: name.clone(), data, by, key }).await?;
+        self.send(run, &Message::Signal { name: name.clone(), data, by, key, question: None }).await?;
         let waits = state.questions().into_iter().find_map(|question| match question {
             Question::Signal { name: wanted, step, .. } if wanted == *name => Some(step),
             _ => None,
         });
         Ok(Some(waits.map_or(Delivery::Queued, Delivery::Now)))
+    }
+
+    /// Answers an approval of a run by the ID of its question, and no other: of two answers that are sent at the same
+    /// time, the run takes the first, and the second approves nothing that is asked next.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], when the run has ended, does not ask this (any more), or has an answer already.
+    pub async fn answer(
+        &self,
+        run: &RunId,
+        question: &str,
+        data: Value,
+        by: Option<Arc<str>>,
+    ) -> Result<Delivery, RunError> {
+        let state = self.state_at(run, None).await?;
+        if state.status().has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status: state.status() });
+        }
+        let asked = state.questions().into_iter().find_map(|asked| match asked {
+            Question::Signal { id, name, step, approval: true, .. } if *id == *question => Some((id, name, step)),
+            _ => None,
+        });
+        let Some((id, name, step)) = asked else { return Err(RunError::NotAsked { run: run.clone() }) };
+        if let Some(earlier) = self.earlier_answer(run, &state, &name, Some(question)).await? {
+            return Err(earlier);
+        }
+        let key = Some(format!("answer:{id}").into());
+        self.send(run, &Message::Signal { name, data, by, key, question: Some(id) }).await?;
+        Ok(Delivery::Now(step))
     }
 }
 

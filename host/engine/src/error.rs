@@ -89,6 +89,12 @@ pub enum RunError {
         /// When.
         at: Timestamp,
     },
+    /// An answer came to a question that the run does not ask, or asks no more.
+    #[error("run `{run}` does not ask that any more: it was answered, or the run has gone on")]
+    NotAsked {
+        /// ID of the run.
+        run: RunId,
+    },
     /// The run has ended, and what was asked for needs one that has not.
     #[error("run `{run}` has ended ({status})")]
     Ended {
@@ -124,6 +130,7 @@ impl RunError {
             Self::Pin { .. } => "pinned-plugin-missing",
             Self::UnknownSignal { .. } => "unknown-signal",
             Self::AlreadyAnswered { .. } => "already-answered",
+            Self::NotAsked { .. } => "not-asked",
             Self::Ended { .. } => "run-ended",
             Self::NoSuchEvent { .. } => "unknown-event",
             Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",

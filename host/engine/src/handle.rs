@@ -118,7 +118,7 @@ impl RunHandle {
 
     /// Sends a signal. It is kept until a step waits for it.
     pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
-        self.send(Message::Signal { name: name.into(), data, by, key: None });
+        self.send(Message::Signal { name: name.into(), data, by, key: None, question: None });
     }
 
     /// Sends a message to the run. A run that has ended does not take it.

@@ -32,7 +32,13 @@ pub mod worker;
 
 pub use opcell_core::{
     Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide,
-    decide::ValueLimits, effect, event, message::Message, offer, outcome, outcome::RunOutcome, program, receipt, state,
+    decide::ValueLimits,
+    effect, event,
+    message::Message,
+    offer, outcome,
+    outcome::RunOutcome,
+    program, receipt,
+    state::{self, AskedApproval, AskedGrant, NotChosen, Wanted},
     trace,
 };
 

@@ -20,6 +20,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+/// The name that commands take for the newest run of a journal, and that no run has.
+pub const NEWEST: &str = "last";
+
 /// The longest run ID, in bytes.
 pub const MAX_ID_BYTES: usize = 128;
 
@@ -31,6 +34,9 @@ pub const MAX_ID_BYTES: usize = 128;
 pub fn check_id(id: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if id == NEWEST {
+        return Err(format!("`{NEWEST}` is not a run ID: commands take it for the newest run; choose another one"));
+    }
     if begins && id.len() <= MAX_ID_BYTES && id.bytes().all(plain) {
         return Ok(());
     }

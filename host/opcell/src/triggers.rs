@@ -282,13 +282,15 @@ pub struct Webhook {
     pub window: Duration,
     /// What the input takes from the body, by its key.
     pub body: IndexMap<String, Pointer>,
+    /// The events that count; all of them if empty.
+    pub on: Vec<EventName>,
 }
 
 impl Webhook {
     /// Requests that are signed with any of these; the whole body is the input.
     #[must_use]
     pub fn new(signature: Signature, secrets: Vec<SecretSource>) -> Self {
-        Self { signature, secrets, window: DEFAULT_WINDOW, body: IndexMap::new() }
+        Self { signature, secrets, window: DEFAULT_WINDOW, body: IndexMap::new(), on: Vec::new() }
     }
 }
 
@@ -298,7 +300,8 @@ impl Webhook {
 #[non_exhaustive]
 pub enum Signature {
     /// [Standard Webhooks](https://www.standardwebhooks.com): `webhook-id`, `webhook-timestamp`, `webhook-signature`
-    /// over `ID.TIMESTAMP.BODY`. The ID is the key: a request that comes again does nothing.
+    /// over `ID.TIMESTAMP.BODY`, or the same under Svix's names, `svix-id` and so on. The ID is the key: a request that
+    /// comes again does nothing.
     #[default]
     Standard,
     /// GitHub's `x-hub-signature-256` over the body alone. It covers neither a time nor an ID, so the body is the key.
@@ -311,6 +314,43 @@ impl fmt::Display for Signature {
             Self::Standard => "standard",
             Self::Github => "github",
         })
+    }
+}
+
+/// An event of a sender, or all whose names begin with it: `issues` is `issues.opened` too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventName(Arc<str>);
+
+/// A text that names no event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a name of an event")]
+pub struct InvalidEventName(String);
+
+impl EventName {
+    /// Whether an event is this one, or one of these.
+    #[must_use]
+    pub fn matches(&self, event: &str) -> bool {
+        let name = self.0.strip_suffix(".*").unwrap_or(&self.0);
+        name == "*" || event.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
+impl std::str::FromStr for EventName {
+    type Err = InvalidEventName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidEventName> {
+        let is_part = |part: &str| {
+            !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '/' | ':'))
+        };
+        let name = text.strip_suffix(".*").unwrap_or(text);
+        let is_name = text.len() <= 200 && (text == "*" || name.split('.').all(is_part));
+        is_name.then(|| Self(text.into())).ok_or_else(|| InvalidEventName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for EventName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -6,11 +6,11 @@
 
 pub mod tokens;
 
-use crate::{api::App, problem::Problem, tenant::Tenant};
+use crate::{api::App, peer::Peer, problem::Problem, tenant::Tenant};
 use axum::{
     body::{Body, HttpBody as _},
     extract::{FromRequestParts, RawPathParams, Request, State},
-    http::{HeaderMap, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -19,20 +19,69 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+use subtle::ConstantTimeEq as _;
 use tokens::{Scope, TokenStore};
 
 /// How often it is looked whether a token still holds to which nothing is sent.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Where the tokens of a server come from.
+/// Who may send requests to a server.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everyone who reaches the address is the operator: for an address that only this machine reaches.
+    /// Everyone who reaches the address is the operator: for an address that only this machine reaches, and only where
+    /// its operator says so.
     #[default]
     Open,
+    /// Programs of the user that runs the server, and whoever has the token that it started with; as soon as the
+    /// project has tokens of its own, only those.
+    Own(Own),
     /// Every request brings a token of this store.
     Tokens(TokenStore),
+}
+
+/// A server without tokens of its project.
+#[derive(Debug, Clone)]
+pub struct Own {
+    start: Arc<str>,
+    store: Option<TokenStore>,
+}
+
+impl Own {
+    /// With a token that is made now, and the store whose first token replaces it.
+    ///
+    /// # Errors
+    /// The system's, when it has no randomness.
+    pub fn new(store: Option<TokenStore>) -> std::io::Result<Self> {
+        Ok(Self { start: tokens::secret()?.into(), store })
+    }
+
+    /// The token that the server starts with.
+    #[must_use]
+    pub fn start_token(&self) -> &str {
+        &self.start
+    }
+
+    /// The project's own tokens, if it has or ever had any.
+    fn project(&self) -> Option<&TokenStore> {
+        self.store.as_ref().filter(|store| store.is_in_use())
+    }
+}
+
+impl Access {
+    /// The store whose tokens are required now.
+    fn required(&self) -> Option<&TokenStore> {
+        match self {
+            Self::Open => None,
+            Self::Own(own) => own.project(),
+            Self::Tokens(store) => Some(store),
+        }
+    }
+
+    /// Whether a browser may do without logging in.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
 }
 
 /// Who sends a request.
@@ -67,18 +116,24 @@ impl Caller {
 /// # Errors
 /// 401, where tokens are required and there is no valid one.
 pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
-    let store = match &app.access {
-        Access::Open => return Ok(Caller::operator()),
-        Access::Tokens(store) => store,
+    let start = match (&app.access, app.access.required()) {
+        (Access::Open, _) => return Ok(Caller::operator()),
+        (Access::Own(own), None) => Some(own.start_token()),
+        _ => None,
     };
-    let refused = |detail: &str| {
-        Problem::new(StatusCode::UNAUTHORIZED, "token-required", detail)
-            .remedy("send `Authorization: Bearer TOKEN`; `opcell token new` makes tokens")
+    let remedy = match start {
+        Some(_) => "open the address that `opcell serve` printed, or send its token as `Authorization: Bearer TOKEN`",
+        None => "send `Authorization: Bearer TOKEN`; `opcell token new` makes tokens",
     };
+    let refused = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "token-required", detail).remedy(remedy);
     let given = headers.get(header::AUTHORIZATION).ok_or_else(|| refused("this server requires a token"))?;
     let given = given.to_str().ok().and_then(|given| given.split_once(' '));
     let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map_or("", |(_, token)| token);
-    store.verify(given.trim()).ok_or_else(|| {
+    let verified = match start {
+        Some(start) => bool::from(given.trim().as_bytes().ct_eq(start.as_bytes())).then(Caller::operator),
+        None => app.access.required().and_then(|store| store.verify(given.trim())),
+    };
+    verified.ok_or_else(|| {
         // Its public part says which one was revoked or mistyped. Whoever guesses many does not fill the log.
         if app.refusals.check().is_ok() {
             let id = given
@@ -158,7 +213,7 @@ impl Standing {
 
     /// The same body, which ends when the caller's token is revoked: nothing that comes after that is sent.
     pub(crate) fn guard(self, body: Body) -> Body {
-        if matches!(self.app.access, Access::Open) || body.size_hint().exact().is_some() {
+        if self.app.access.is_open() || body.size_hint().exact().is_some() {
             return body;
         }
         Body::from_stream(stream::unfold((self, body.into_data_stream()), async |(standing, mut pieces)| {
@@ -199,7 +254,7 @@ extractor!(Approving, Scope::Approve, "A caller who may approve and refuse.");
 extractor!(Administering, Scope::Admin, "A caller who may change what the server has loaded.");
 
 /// Refuses what a browser sends on behalf of another site, and names that resolve to this machine by trickery.
-pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+pub(crate) async fn same_site(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let headers = request.headers();
     let named = request.uri().authority().map(|authority| authority.as_str());
     let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or_default()).chain(named);
@@ -209,7 +264,7 @@ pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, nex
         let problem = Problem::bad_request("ambiguous-host", "the request names several hosts");
         return problem.remedy("send one `Host`, that of the URL").into_response();
     }
-    if matches!(app.access, Access::Open) && !is_this_machine(host) {
+    if !matches!(app.access, Access::Tokens(_)) && !is_this_machine(host) {
         let detail = format!("`{}` is not a name of this machine's loopback address", crate::api::shown(host));
         let problem = Problem::new(StatusCode::FORBIDDEN, "foreign-host", detail);
         return problem.remedy("use `localhost`, `127.0.0.1` or `[::1]`").into_response();
@@ -222,6 +277,15 @@ pub(crate) async fn same_site(State(app): State<Arc<App>>, request: Request, nex
             let detail = "the request comes from a page of another site";
             return Problem::new(StatusCode::FORBIDDEN, "foreign-origin", detail).into_response();
         }
+    }
+    if let Access::Own(own) = &app.access
+        && own.project().is_none()
+        && !request.headers().contains_key(header::AUTHORIZATION)
+        && Peer::of(request.extensions()).is_own_user(app.address)
+        && let Ok(token) = HeaderValue::from_str(&format!("Bearer {}", own.start_token()))
+    {
+        // A program of the operator need not know the token: the system vouches for it.
+        request.headers_mut().insert(header::AUTHORIZATION, token);
     }
     next.run(request).await
 }

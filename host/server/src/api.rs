@@ -4,6 +4,7 @@
 mod body;
 mod events;
 mod export;
+mod hooks;
 mod mcp;
 mod operations;
 mod plugins;
@@ -45,13 +46,10 @@ pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
 pub(crate) use runs::{Start, begin, encoded, run_graph};
-pub(crate) use send::{GrantBody, Wanted, answer, grant, write_grant};
+pub(crate) use send::{GrantBody, answer, grant, write_grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;
-
-/// Large bodies of requests at a time whose senders are not known until they are read.
-const UNSIGNED_BODIES: usize = 64;
 
 /// How long a request may take, reading its body included. Streams of events are answered at once and go on.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
@@ -96,14 +94,16 @@ pub struct App {
     pub(crate) drawings: Semaphore,
     pub(crate) sessions: Sessions,
     pub(crate) is_tls: bool,
+    /// Where the server listens.
+    pub(crate) address: std::net::SocketAddr,
     pub(crate) mcp: mcp::Services,
     pub(crate) readiness: root::Readiness,
     /// Counts requests for webhooks of tenants that do not exist.
     pub(crate) unknown_hooks: DefaultDirectRateLimiter,
     /// Counts tokens whose refusal is logged.
     pub(crate) refusals: DefaultDirectRateLimiter,
-    /// Large bodies of webhooks' requests that are read or checked at a time.
-    pub(crate) unsigned_bodies: Semaphore,
+    /// Room for large bodies of webhooks' requests.
+    pub(crate) hook_room: hooks::HookRoom,
     /// Cancelled when the server begins to stop.
     pub(crate) stop: CancellationToken,
 }
@@ -123,8 +123,9 @@ impl App {
             readiness: root::Readiness::default(),
             unknown_hooks: webhook_limiter(),
             refusals: refusal_limiter(),
-            unsigned_bodies: Semaphore::new(UNSIGNED_BODIES),
+            hook_room: hooks::HookRoom::default(),
             is_tls: settings.tls.is_some(),
+            address: settings.address,
             stop,
         })
     }
@@ -165,7 +166,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/plugins/{plugin}/diff", get(plugins::diff))
         .route("/reload", post(plugins::reload))
         .route("/triggers", get(triggers::list))
-        .route("/hooks/{trigger}", post(triggers::hook))
+        .route("/hooks/{trigger}", post(hooks::hook))
         .route("/mcp", any(mcp::mcp))
         .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
     let fixed = |name: HeaderName, value: &'static str| {

@@ -20,6 +20,7 @@ pub mod mcp;
 pub mod metrics;
 mod otlp;
 mod page;
+mod peer;
 pub mod probes;
 pub mod problem;
 mod schedule;

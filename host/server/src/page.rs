@@ -18,7 +18,7 @@ use axum::{
     routing::{get, post},
 };
 use maud::{DOCTYPE, Markup, html};
-use opcell_types::Value;
+use opcell_types::{Value, text::printable};
 use std::sync::Arc;
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -49,7 +49,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
         .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
     Router::new()
-        .route("/", get(list::tenants))
+        .route("/", get(door::home))
         .route("/login", get(door::form).post(door::enter).layer(DefaultBodyLimit::max(door::MAX_LOGIN)))
         .route("/logout", post(door::leave))
         .merge(of_tenants)
@@ -129,7 +129,8 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
             }
         }
     };
-    Html(markup.into_string()).into_response()
+    // What steers a reader's eye, such as a text that runs backwards, is seen on the page as it is on a terminal.
+    Html(printable(&markup.into_string(), usize::MAX)).into_response()
 }
 
 /// The address of a page of a tenant.

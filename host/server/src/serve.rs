@@ -69,7 +69,7 @@ impl Settings {
         Self {
             address,
             tls: None,
-            access: Access::Open,
+            access: Access::default(),
             worker: WorkerOptions::default(),
             draw: None,
             mcp_workflows: Vec::new(),
@@ -187,7 +187,8 @@ impl Serving {
     /// # Errors
     /// When a journal does not answer at the start, or the system refuses connections.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
-        let Self { listener, tls, settings, tenants } = self;
+        let Self { listener, tls, mut settings, tenants } = self;
+        settings.address = listener.local_addr()?;
         let grace = settings.worker.grace;
         Threads::start(&tenants)?;
         let app = Arc::new(App::new(&settings, tenants.clone(), stop.clone())?);
@@ -244,7 +245,7 @@ impl Serving {
                     let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
                     tokio::select! {
-                        served = server.serve(router.into_make_service()) => served,
+                        served = server.serve(router.into_make_service_with_connect_info::<SocketAddr>()) => served,
                         () = reloading => Ok(()),
                     }
                 }
@@ -252,7 +253,7 @@ impl Serving {
                     let server = axum_server::from_tcp(listener)?.acceptor(stalls).handle(handle.clone());
                     let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
-                    server.serve(router.into_make_service()).await
+                    server.serve(router.into_make_service_with_connect_info::<SocketAddr>()).await
                 }
             }
         };

@@ -198,7 +198,7 @@ fn show(
         }
         for question in &outcome.questions {
             terminal.failed(&match kept {
-                true => ask(&outcome.run, question),
+                true => ask(&outcome.run, question, &outcome.questions),
                 false => ask_again(question),
             });
         }
@@ -231,7 +231,7 @@ fn ask_again(question: &Question) -> String {
              `opcell chat`, or keep it with `--journal`",
             question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default()
         ),
-        Question::Signal { name, step, question, approval } => {
+        Question::Signal { name, step, question, approval, .. } => {
             let question = question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
             let what = if *approval { "an approval" } else { "a signal" };
             let command = if *approval { "approve" } else { "signal" };
@@ -240,27 +240,51 @@ fn ask_again(question: &Question) -> String {
                  `opcell runs {command} RUN {name}` resumes it"
             )
         }
-        question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question),
+        question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question, &[]),
     }
 }
 
+/// The command that approves what a run asks and nothing else: by name, by step where several ask under one name, by
+/// the question's ID where the name was answered before.
+pub fn approve_command(run: &str, question: &Question, all: &[Question]) -> String {
+    let Question::Signal { name, step, path, id, again, .. } = question else { return String::new() };
+    let others = |same: &dyn Fn(&Question) -> bool| all.iter().filter(|other| other.id() != Some(id)).any(same);
+    let is_named =
+        |other: &Question| matches!(other, Question::Signal { name: other, approval: true, .. } if other == name);
+    let is_at =
+        |other: &Question| matches!(other, Question::Signal { step: other, approval: true, .. } if other == step);
+    let is_below =
+        |other: &Question| matches!(other, Question::Signal { path: other, approval: true, .. } if other == path);
+    let which = match (*again, others(&is_named)) {
+        (false, false) => String::new(),
+        (false, true) if !others(&is_at) => format!(" --step {step}"),
+        (false, true) if !others(&is_below) => format!(" --step '{path}'"),
+        _ => format!(" --question {id}"),
+    };
+    format!("opcell runs approve {run} {name}{which}")
+}
+
 /// What a run waits for, and the command that gives it that.
-pub fn ask(run: &str, question: &Question) -> String {
+pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
+    let asked = question;
     match question {
-        Question::Signal { name, step, question, approval } => {
+        Question::Signal { name, step, question, approval, .. } => {
             let question = question.as_deref().map(|text| format!("{text}\n")).unwrap_or_default();
             let (what, command) = if *approval {
-                ("an approval", format!("opcell runs approve {run} {name} --why TEXT"))
+                ("an approval", format!("{} --why TEXT", approve_command(run, asked, all)))
             } else {
                 ("a signal", format!("opcell runs signal {run} {name} [--data JSON]"))
             };
             format!("{question}step `{step}` waits for {what}:\n  {command}")
         }
-        Question::Grant { step, what, denial, why, .. } => {
+        Question::Grant { step, what, denial, why, id, again, .. } => {
+            let others =
+                all.iter().any(|other| matches!(other, Question::Grant { denial: other, .. } if *other != *denial));
+            let which = if others || *again { format!(" --question {id}") } else { String::new() };
             let plugin = denial.remedy.plugin().unwrap_or("?");
             let why = why.as_deref().map(|why| format!("; its reason: {why}")).unwrap_or_default();
             format!(
-                "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` requests it{why}:\n  opcell runs approve {run} --grant once    \
+                "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` requests it{why}:\n  opcell runs approve {run}{which} --grant once    \
                  # or run, or always; or --refuse",
                 denial.capability, denial.rule
             )

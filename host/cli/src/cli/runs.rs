@@ -177,7 +177,7 @@ fn meant<'a>(runs: &'a [RunEntry], named: &str) -> Result<&'a RunEntry, Rejected
     if let Some(exact) = runs.iter().find(|run| run.run.as_ref() == named) {
         return Ok(exact);
     }
-    if named == "last"
+    if named == opcell::run::NEWEST
         && let Some(newest) = runs.first()
     {
         return Ok(newest);

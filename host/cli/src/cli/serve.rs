@@ -16,13 +16,13 @@ use opcell::{
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
-    triggers::{Trigger, TriggerAction},
+    triggers::{Trigger, TriggerAction, TriggerSource},
 };
 use opcell_engine::Event;
 use opcell_engine::worker::WorkerOptions;
 use opcell_server::{
     Collector, Meter, Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
-    access::{Access, tokens::TokenStore},
+    access::{Access, Own, tokens::TokenStore},
     api::{self, GraphFormat},
     tenant::TenantLimits,
 };
@@ -57,6 +57,9 @@ pub struct ServeArgs {
     /// inputs and results. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
+    /// Ask no one for a token: everyone who reaches the address is the operator, other users of this machine included.
+    #[arg(long)]
+    open: bool,
     #[command(flatten)]
     stop: StopArgs,
 }
@@ -65,7 +68,7 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     let mut config = global.trusted()?;
     let mut settings = Settings::new(args.listen);
     settings.tls = args.tls_cert.clone().zip(args.tls_key.clone()).map(|(certificate, key)| Tls { certificate, key });
-    settings.access = access(&config)?;
+    settings.access = access(&config, args.open, terminal)?;
     settings.draw = Some(|| Box::new(Drawn(None)));
     settings.mcp_workflows.clone_from(&args.mcp_workflow);
     let mut worker = WorkerOptions::default();
@@ -92,13 +95,21 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     }
     let (tenants, lives) = tenants(global, args, config, terminal).await?;
     let requires_token = settings.access.requires_token();
+    let start_token = match &settings.access {
+        Access::Own(own) => Some(own.start_token().to_owned()),
+        _ => None,
+    };
     let serving = Serving::bind(settings, tenants).await?;
     let url = serving.url()?;
     let stop = Stop::listen(args.stop, true, terminal)?;
     if terminal.json {
-        terminal.line(&json!({"listening": url, "tokens": requires_token}).to_string())?;
+        terminal.line(&json!({"listening": url, "tokens": requires_token, "token": start_token}).to_string())?;
     } else {
         terminal.note(&format!("listening on {url}"));
+        if let Some(token) = start_token {
+            terminal.note(&format!("open {url}/?token={token}"));
+            terminal.note("programs of this user need no token; others send it as `Authorization: Bearer TOKEN`");
+        }
     }
     let following = join_all(lives.into_iter().map(|(host, file)| {
         let project = ReadAgain { global: global.clone(), file };
@@ -167,7 +178,9 @@ async fn tenant(
         }
     };
     let host = crate::cli::host_with(config, with, terminal).await?;
+    crate::cli::warn_of_skills(&host);
     check_triggers(&triggers, &host)?;
+    warn_of_secrets(&triggers).await;
     let mut limits = TenantLimits::default();
     let size = |share: Option<u32>, default: usize| share.map_or(default, |share| share as usize);
     limits.requests_per_second = share.requests_per_second.unwrap_or(limits.requests_per_second);
@@ -187,15 +200,33 @@ fn journal_of(config: &Config) -> Option<String> {
     })
 }
 
-/// Requests need a token as soon as the project has one.
-fn access(config: &Config) -> Result<Access, Failure> {
-    let Some(store) = token_store(config) else { return Ok(Access::Open) };
-    Ok(if store.list()?.is_empty() { Access::Open } else { Access::Tokens(store) })
+/// Requests need a token as soon as the project has one, and from then on. Before, they come from programs of this user
+/// or bring the token that the server starts with.
+fn access(config: &Config, open: bool, terminal: &Terminal) -> Result<Access, Failure> {
+    let store = token_store(config);
+    let in_use = store.as_ref().filter(|store| store.is_in_use());
+    match (open, in_use) {
+        (true, None) => Ok(Access::Open),
+        (true, Some(_)) => {
+            terminal.note("the project has tokens, and none is asked for: `--open`");
+            Ok(Access::Open)
+        }
+        (false, Some(store)) => {
+            if store.list()?.is_empty() {
+                let message = "the project had tokens, and has none now: no request is admitted";
+                let help = "make one with `opcell token new`, or serve without tokens: `--open`";
+                terminal.warning(&Rejected::plain(Diagnostic::error("no-tokens", message).help(help)));
+            }
+            Ok(Access::Tokens(store.clone()))
+        }
+        (false, None) => Ok(Access::Own(Own::new(store)?)),
+    }
 }
 
-/// The tokens of a project; none where the environment names no home.
+/// The tokens of a project file; none where the environment names no home.
 pub fn token_store(config: &Config) -> Option<TokenStore> {
-    Some(TokenStore::of_project(&Places::of_user().state?, &config.root))
+    let project = config.file.as_deref().unwrap_or(&config.root);
+    Some(TokenStore::of_project(&Places::of_user().state?, project))
 }
 
 /// The project of a tenant, read again in the middle of serving: consent is looked up, and asked of no one.
@@ -280,6 +311,18 @@ impl Global {
             config.lock = config.lock.map(Lock::frozen);
         }
         Ok(config)
+    }
+}
+
+/// Tells at the start which webhooks will refuse every request, and not when the first one comes.
+async fn warn_of_secrets(triggers: &[Trigger]) {
+    for trigger in triggers {
+        let TriggerSource::Webhook(webhook) = &trigger.source else { continue };
+        for secret in &webhook.secrets {
+            if let Err(error) = secret.read().await {
+                tracing::warn!("webhook `{}` lacks a secret, and takes nothing that it signs: {error}", trigger.name);
+            }
+        }
     }
 }
 

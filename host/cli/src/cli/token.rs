@@ -93,6 +93,11 @@ pub fn token(global: &Global, command: &TokenCommand, terminal: &Terminal) -> Re
             if terminal.json {
                 terminal.json(&json!({"token": token, "name": name, "tenant": tenant, "scopes": scopes}))?;
             } else {
+                let project = config.file.as_deref().unwrap_or(&config.root).display();
+                terminal.note(&format!(
+                "a server of {project} that this user runs needs a token for every request from now on, also one that \
+                 runs already; one that another user runs, or that was started with `--open`, does not know it"
+            ));
                 terminal.note("this token is shown only now; the server keeps a hash of it:");
                 terminal.line(&token)?;
             }

@@ -26,6 +26,8 @@ pub fn opcell(folder: &Path) -> Command {
 pub struct Server {
     child: Child,
     pub address: String,
+    /// The token that it started with, where the project has none of its own.
+    pub token: Option<String>,
 }
 
 impl Server {
@@ -45,7 +47,8 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
         let address = said["listening"].as_str().unwrap().split_once("://").unwrap().1.to_owned();
-        Self { child, address }
+        let token = said["token"].as_str().map(str::to_owned);
+        Self { child, address, token }
     }
 
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> BufReader<TcpStream> {

@@ -1,9 +1,9 @@
 //! What a run asks of people: signals that it waits for, effects in doubt, and grants.
 
-use super::{Frame, Pending, Stage, State};
+use super::{Body, Frame, Pending, Stage, State};
 use crate::{
     dialogue::MESSAGE_SIGNAL,
-    event::{EffectId, EffectReply, FrameId, Request},
+    event::{EffectId, EffectReply, FrameId, Request, Signal},
     outcome::Question,
 };
 use opcell_types::denial::Remedy;
@@ -13,6 +13,30 @@ use opcell_workflow::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Bytes of a digest that name a question.
+const ID_BYTES: usize = 8;
+
+/// The name of a question: a digest of where it is asked, and of what.
+fn digest(parts: &[&str]) -> Arc<str> {
+    let mut hash = blake3::Hasher::new();
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    let digest = hash.finalize();
+    digest.as_bytes().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+/// The key of an answered approval among those of a run.
+pub(crate) fn answered_approval(name: &str) -> Arc<str> {
+    format!("approval {name}").into()
+}
+
+/// The key of an answered grant among those of a run.
+pub(crate) fn answered_grant(capability: &str) -> Arc<str> {
+    format!("grant {capability}").into()
+}
 
 /// A call that was refused something which may still be granted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +66,11 @@ impl State {
                     what: self.describe_request(effect),
                     denial: Box::new(denial.clone()),
                     why: asked.why.clone(),
+                    id: {
+                        let remedy = serde_json::to_string(&denial.remedy).unwrap_or_default();
+                        digest(&["grant", &effect_id.to_string(), &denial.capability, &denial.rule, &remedy])
+                    },
+                    again: self.answered.contains(&answered_grant(&denial.capability)),
                 },
                 None => Question::Doubt { effect: effect_id, step, what: self.describe_request(effect) },
             }
@@ -77,12 +106,82 @@ impl State {
         of.map(|granted| granted.remedy.clone()).collect()
     }
 
+    /// Whether anything of this kind, `approval` or `grant`, was answered before.
+    #[must_use]
+    pub fn has_answered(&self, kind: &str) -> bool {
+        self.answered.iter().any(|key| key.strip_prefix(kind).is_some_and(|rest| rest.starts_with(' ')))
+    }
+
+    /// Whether the run asks this now.
+    #[must_use]
+    pub fn asks(&self, question: &str) -> bool {
+        self.questions().iter().any(|asked| asked.id().is_some_and(|id| **id == *question))
+    }
+
+    /// Whether an effect asks this now.
+    #[must_use]
+    pub fn asks_of(&self, wanted: EffectId, question: &str) -> bool {
+        self.questions()
+            .iter()
+            .any(|asked| matches!(asked, Question::Grant { effect, id, .. } if *effect == wanted && **id == *question))
+    }
+
+    /// Whether a signal is for what a frame waits for: it is for nothing in particular, or for this question.
+    pub(crate) fn is_for(&self, signal: &Signal, frame: FrameId) -> bool {
+        signal.question.as_ref().is_none_or(|question| self.question_of(frame).is_some_and(|id| id == *question))
+    }
+
+    /// The ID of the question that a waiting step asks.
+    fn question_of(&self, frame: FrameId) -> Option<Arc<str>> {
+        let waits = self.frames.get(&frame).map(|waiting| self.waits(frame, waiting))?;
+        waits.first().and_then(Question::id).cloned()
+    }
+
+    /// The step of a frame after those that it belongs to, outermost first.
+    fn path_of(&self, frame: FrameId) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        let mut index = String::new();
+        let mut at = Some(frame);
+        while let Some(frame) = at.and_then(|at| self.frames.get(&at)) {
+            match &frame.body {
+                Body::Step(step) => {
+                    parts.push(format!("{}{}", self.step_name(frame.instance, step.step), std::mem::take(&mut index)));
+                }
+                Body::Element(element) => index = format!("[{}]{index}", element.index),
+                Body::Line(_) => {}
+            }
+            at = frame.parent.or_else(|| self.instances.get(&frame.instance)?.parent);
+        }
+        parts.reverse();
+        parts.join("/")
+    }
+
+    /// How often the step of a frame has been entered, and how often it has been tried since.
+    fn visit_of(&self, frame: FrameId) -> (u32, u32) {
+        let attempt = self.frames.get(&frame).and_then(Frame::work).map_or(0, |work| work.attempt);
+        let of = |frame: &Frame| match &frame.body {
+            Body::Step(step) => Some(step.visit),
+            _ => self.step_frame_of(frame).map(|step| step.visit),
+        };
+        (self.frames.get(&frame).and_then(of).unwrap_or(1), attempt)
+    }
+
     /// The signals that a frame waits for.
-    fn waits(&self, id: FrameId, frame: &Frame) -> Vec<Question> {
-        let Some((_, step)) = self.step_of(id).filter(|_| frame.is_waiting()) else { return Vec::new() };
+    fn waits(&self, at: FrameId, frame: &Frame) -> Vec<Question> {
+        let Some((_, step)) = self.step_of(at).filter(|_| frame.is_waiting()) else { return Vec::new() };
+        let path = self.path_of(at);
+        let (visit, attempt) = self.visit_of(at);
         let signal = |name: &Arc<str>, question: Option<String>, approval: bool| Question::Signal {
             name: name.clone(),
             step: step.name.clone(),
+            id: {
+                let (at, visit, attempt) = (at.to_string(), visit.to_string(), attempt.to_string());
+                let kind = if approval { "approval" } else { "signal" };
+                digest(&[kind, &at, &visit, &attempt, &path, name, question.as_deref().unwrap_or_default()])
+            },
+            path: path.as_str().into(),
+            visit,
+            again: approval && self.answered.contains(&answered_approval(name)),
             question,
             approval,
         };

@@ -12,13 +12,17 @@ impl Driver {
     pub(super) fn receive(&mut self, batch: &mut Batch, message: Message) -> Result<(), RunError> {
         match message {
             Message::Signal { key: Some(key), .. } if self.state.has_signal_key(&key) => Ok(()),
-            Message::Signal { name, data, by, key } => {
+            Message::Signal { question: Some(question), name, .. } if !self.state.asks(&question) => {
+                tracing::info!(run = %self.run, signal = %name, "an answer came to a question that is not asked any more");
+                Ok(())
+            }
+            Message::Signal { name, data, by, key, question } => {
                 if let Err(failure) = self.state.value_limits().check(&data) {
                     tracing::warn!(run = %self.run, signal = %name, problem = failure.message, "a signal is not accepted");
                     return Ok(());
                 }
                 let id = self.state.next_signal();
-                self.record(batch, Event::SignalReceived(Signal { id, name, data, by, key }))
+                self.record(batch, Event::SignalReceived(Signal { id, name, data, by, key, question }))
             }
             Message::Cancel { reason, by } if !self.state.is_cancelled() => {
                 self.cancel.cancel();
@@ -34,9 +38,12 @@ impl Driver {
                 }
                 Ok(())
             }
-            Message::Grant { effect, grant, by } => {
-                let asking: Vec<EffectId> =
-                    self.state.asking().filter(|asking| effect.is_none_or(|effect| effect == *asking)).collect();
+            Message::Grant { effect, grant, by, question } => {
+                let is_meant = |asking: &EffectId| {
+                    effect.is_none_or(|effect| effect == *asking)
+                        && question.as_deref().is_none_or(|question| self.state.asks_of(*asking, question))
+                };
+                let asking: Vec<EffectId> = self.state.asking().filter(is_meant).collect();
                 for effect in asking {
                     self.again.push(effect);
                     self.record(batch, Event::GrantAnswered { effect, grant, by: by.clone() })?;

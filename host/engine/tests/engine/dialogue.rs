@@ -69,7 +69,10 @@ async fn an_external_state_moves_by_a_signal_and_has_no_transition_tool() {
     let tools = script.world().rounds[0].session.tools.clone();
     assert!(tools.iter().all(|tool| tool.name != "workflow__transition"));
     engine
-        .send(handle.run(), &Message::Signal { name: "Done".into(), data: Value::Null, by: None, key: None })
+        .send(
+            handle.run(),
+            &Message::Signal { name: "Done".into(), data: Value::Null, by: None, key: None, question: None },
+        )
         .await
         .unwrap();
     let resumed =

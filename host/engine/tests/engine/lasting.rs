@@ -2,7 +2,7 @@
 
 use crate::support::{Script, drive_by_hand, failure, json, program, retriable, routed, sequential};
 use opcell_engine::{
-    Delivery, Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, State, Status,
+    Delivery, Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, RunOutcome, State, Status,
     conversation::{Message as ChatMessage, ToolCallRequest},
     event::{Answer, RunStarted},
     outcome::Question,
@@ -122,18 +122,18 @@ async fn an_approval_says_who_and_why_and_a_refusal_fails() {
     let handle = engine.start(routed(&wait(question, "")), json(r#""1.2""#), options()).await.unwrap();
     let outcome = handle.finished().await.unwrap();
     assert_eq!(outcome.status, Status::Suspended);
-    let asked = Question::Signal {
-        name: "go".into(),
-        step: "w".into(),
-        question: Some("Ship 1.2?".to_owned()),
-        approval: true,
+    let [Question::Signal { name, step, question: Some(question), approval: true, path, visit: 1, again: false, .. }] =
+        outcome.questions.as_slice()
+    else {
+        panic!("{:?}", outcome.questions)
     };
-    assert_eq!(outcome.questions, [asked]);
+    assert_eq!((&**name, &**step, &**question, &**path), ("go", "w", "Ship 1.2?", "w"));
     let refusal = Message::Signal {
         name: "go".into(),
         data: json(r#"{"approved":false,"why":"not yet"}"#),
         by: Some("ann".into()),
         key: None,
+        question: None,
     };
     engine.send(handle.run(), &refusal).await.unwrap();
     let resumed = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap();
@@ -142,6 +142,45 @@ async fn an_approval_says_who_and_why_and_a_refusal_fails() {
         (outcome.reason.as_deref(), outcome.message.as_deref()),
         (Some("refused"), Some("ann refused: not yet"))
     );
+}
+
+/// Two answers to one question may be in the inbox before the run has read either of them.
+#[tokio::test]
+async fn an_answer_is_for_its_question_also_where_the_next_one_has_the_same_name() {
+    let approval = |name: &str, text: &str| {
+        let question = format!(r#","approval":true,"question":{{"text":"{text}"}}"#);
+        wait(&question, "").replace(r#""name":"w""#, &format!(r#""name":"{name}""#))
+    };
+    let steps = [approval("news", "Send?"), approval("drop", "Delete?")].join(",");
+    let engine = Script::new().engine();
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let handle = engine.start(routed(&steps), json("{}"), options).await.unwrap();
+    let outcome = handle.finished().await.unwrap();
+    let id = |outcome: &RunOutcome| outcome.questions.first().and_then(Question::id).unwrap().clone();
+    let first = id(&outcome);
+    let answer = || Message::Signal {
+        name: "go".into(),
+        data: json(r#"{"approved":true}"#),
+        by: None,
+        key: None,
+        question: Some(first.clone()),
+    };
+    engine.answer(handle.run(), &first, json(r#"{"approved":true}"#), None).await.unwrap();
+    let again = engine.answer(handle.run(), &first, json(r#"{"approved":false}"#), None).await.unwrap_err();
+    assert_eq!(again.kind(), "already-answered");
+    engine.send(handle.run(), &answer()).await.unwrap();
+    let options = || ResumeOptions { detach: true, ..ResumeOptions::default() };
+    let outcome = engine.resume(handle.run(), options()).await.unwrap().finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Suspended, "the second answer is not one to the second question");
+    let second = id(&outcome);
+    assert_ne!(first, second);
+    assert!(matches!(outcome.questions.as_slice(), [Question::Signal { again: true, .. }]));
+    let gone = engine.answer(handle.run(), &first, json(r#"{"approved":true}"#), None).await.unwrap_err();
+    assert_eq!(gone.kind(), "not-asked");
+    engine.send(handle.run(), &answer()).await.unwrap();
+    engine.answer(handle.run(), &second, json(r#"{"approved":true}"#), None).await.unwrap();
+    let outcome = engine.resume(handle.run(), options()).await.unwrap().finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed);
 }
 
 #[tokio::test]

@@ -93,6 +93,7 @@ pub fn schema() -> Value {
                     "file": text("The file that holds it."),
                 }))},
                 "window": by_default(text("How old a request may be."), "5 min"),
+                "on": {"type": "array", "minItems": 1, "items": {"type": "string"}, "description": "The events that count, such as `issues.opened` or `issues`; all by default."},
                 "body": {"type": "object", "additionalProperties": {"type": "string"}, "description": "What the input takes from the body: JSON Pointers by its keys."},
             })),
             "journal": table(&[], json!({

@@ -104,6 +104,8 @@ pub struct WebhookText {
     pub window: Option<Spanned<String>>,
     /// What the input takes from the body: JSON Pointers by its keys.
     pub body: IndexMap<Spanned<String>, Spanned<String>>,
+    /// The events that count.
+    pub on: Option<Vec<Spanned<String>>>,
 }
 
 /// `journal = "PATH or URL"`, or `[journal]`.

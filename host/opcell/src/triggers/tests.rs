@@ -105,6 +105,7 @@ fn the_input_is_the_body_or_what_the_file_takes_from_it() {
             secrets: Vec::new(),
             window: DEFAULT_WINDOW,
             body: body.iter().map(|(key, pointer)| ((*key).to_owned(), pointer.parse().unwrap())).collect(),
+            on: Vec::new(),
         }),
         action: TriggerAction::Start { workflow: "triage".into() },
         input: input.iter().map(|(key, value)| ((*key).into(), value.clone())).collect(),
@@ -132,4 +133,15 @@ fn instants_without_a_run_were_missed_once_the_schedule_was_at_work() {
     let every_second = schedule("* * * * * *", "UTC", Missed::Skip);
     let long_ago = BTreeSet::from([at("2025-01-01T00:00:00Z")]);
     assert_eq!(every_second.missed_since(&long_ago, hour(9)).len(), MOST_MISSED);
+}
+
+#[test]
+fn an_event_is_named_with_or_without_its_action() {
+    let matches = |name: &str, event: &str| name.parse::<EventName>().unwrap().matches(event);
+    assert!(matches("issues", "issues.opened") && matches("issues.*", "issues.opened") && matches("*", "push"));
+    assert!(matches("issues.opened", "issues.opened") && matches("push", "push"));
+    assert!(!matches("issues.opened", "issues.closed") && !matches("issue", "issues") && !matches("push", ""));
+    for wrong in ["", ".", "a b", "issues.", ".opened", "*.opened", "a..b", &"a".repeat(201)] {
+        assert!(wrong.parse::<EventName>().is_err(), "{wrong}");
+    }
 }

@@ -77,6 +77,8 @@ struct Contents {
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     file: PathBuf,
+    /// Files that say that the project had a token once, wherever its list has gone.
+    marks: Vec<PathBuf>,
     read: Arc<Mutex<Read>>,
 }
 
@@ -84,18 +86,42 @@ pub struct TokenStore {
 struct Read {
     looked: Option<Instant>,
     tokens: Arc<Vec<Kept>>,
+    is_in_use: bool,
+}
+
+/// A token that no file holds, for the time that a server runs.
+pub(super) fn secret() -> io::Result<String> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(io::Error::other)?;
+    Ok(format!("{PREFIX}start_{}", URL_SAFE_NO_PAD.encode(secret)))
 }
 
 impl TokenStore {
-    /// The store of the project in `root`, below the user's own `state` directory.
+    /// The store of a project, below the user's own `state` directory: of the project file, or of its folder where
+    /// there is no file. Two project files of one folder are two projects.
     #[must_use]
-    pub fn of_project(state: &Path, root: &Path) -> Self {
-        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let name = hex(&Sha256::digest(root.as_os_str().as_encoded_bytes()));
-        Self {
-            file: state.join("tokens").join(format!("{}.json", name.get(..32).unwrap_or(&name))),
-            read: Arc::default(),
+    pub fn of_project(state: &Path, project: &Path) -> Self {
+        let project = project.canonicalize().unwrap_or_else(|_| project.to_owned());
+        let key = |path: &Path| {
+            let name = hex(&Sha256::digest(path.as_os_str().as_encoded_bytes()));
+            name.get(..32).unwrap_or(&name).to_owned()
+        };
+        let (tokens, name) = (state.join("tokens"), key(&project));
+        let mut marks = vec![state.join("tokens-required").join(&name)];
+        if let (Some(folder), Some(file)) = (project.parent(), project.file_name()) {
+            marks.push(folder.join(".opcell").join(format!("tokens-required-{}", file.to_string_lossy())));
+            // Where tokens of the whole folder were kept: they open nothing any more, and nothing is open for it.
+            marks.push(tokens.join(format!("{}.json", key(folder))));
         }
+        Self { file: tokens.join(format!("{name}.json")), marks, read: Arc::default() }
+    }
+
+    /// Whether the project has tokens, or had one once: then every request needs one, also when the list is empty or
+    /// gone. What cannot be looked up counts as yes.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.current();
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).is_in_use
     }
 
     /// Every token.
@@ -129,6 +155,7 @@ impl TokenStore {
             hash: hash(&secret),
             created,
         });
+        self.mark()?;
         self.write(tokens)?;
         Ok(format!("{PREFIX}{id}_{secret}"))
     }
@@ -146,6 +173,24 @@ impl TokenStore {
             self.write(tokens)?;
         }
         Ok(found)
+    }
+
+    /// Remembers that the project has tokens: among the user's files, and in the project's own folder if it has one.
+    fn mark(&self) -> io::Result<()> {
+        let place = |mark: &PathBuf| Some((mark.parent()?.to_owned(), mark.file_name()?.to_owned()));
+        let mut marks = self.marks.iter().filter_map(place);
+        if let Some((folder, name)) = marks.next() {
+            Folder::open_or_make(&folder, Readers::Owner)?.replace(name, b"", Readers::Owner)?;
+        }
+        // A folder that is not there, or cannot be written, only loses the second of two marks.
+        if let Some((folder, name)) = marks.next()
+            && let (Some(root), Some(inner)) = (folder.parent(), folder.file_name())
+            && let Ok(folder) = Folder::open(root).and_then(|root| root.below(Path::new(inner)))
+            && let Err(error) = folder.replace(name, b"", Readers::Owner)
+        {
+            tracing::debug!(%error, "the project's folder does not say that it has tokens");
+        }
+        Ok(())
     }
 
     fn write(&self, tokens: Vec<Kept>) -> io::Result<()> {
@@ -177,7 +222,9 @@ impl TokenStore {
                 tracing::error!(file = %self.file.display(), %error, "the tokens cannot be read: no request is admitted");
                 Vec::new()
             });
-            *read = Read { looked: Some(Instant::now()), tokens: Arc::new(tokens) };
+            let is_there = |path: &PathBuf| !matches!(path.try_exists(), Ok(false));
+            let is_in_use = is_there(&self.file) || self.marks.iter().any(is_there);
+            *read = Read { looked: Some(Instant::now()), tokens: Arc::new(tokens), is_in_use };
         }
         read.tokens.clone()
     }
@@ -215,6 +262,47 @@ mod tests {
         assert!(store().revoke(&id).unwrap());
         assert!(store().verify(&token).is_none());
         assert!(!store().revoke(&id).unwrap());
+    }
+
+    #[test]
+    fn a_project_that_had_a_token_once_stays_closed() {
+        let (state, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = project.path().join("opcell.toml");
+        fs::write(&file, "").unwrap();
+        let store = || TokenStore::of_project(state.path(), &file);
+        assert!(!store().is_in_use());
+        store().create("ci", "default", &[Scope::Run]).unwrap();
+        let id = store().list().unwrap().first().unwrap().id.clone();
+        store().revoke(&id).unwrap();
+        assert!(store().is_in_use(), "the list is empty");
+        fs::remove_file(&store().file).unwrap();
+        assert!(store().is_in_use(), "the list is gone");
+        fs::write(&store().file, "broken").unwrap();
+        assert!(store().is_in_use(), "the list cannot be read");
+        fs::create_dir(project.path().join(".opcell")).unwrap();
+        store().list().unwrap_err();
+        fs::remove_file(&store().file).unwrap();
+        store().create("ci", "default", &[Scope::Run]).unwrap();
+        fs::remove_dir_all(state.path().join("tokens")).unwrap();
+        fs::remove_dir_all(state.path().join("tokens-required")).unwrap();
+        assert!(store().is_in_use(), "the project's folder says so");
+    }
+
+    #[test]
+    fn a_token_belongs_to_a_project_file_and_not_to_its_folder() {
+        let (state, project) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let store = |name: &str| {
+            fs::write(project.path().join(name), "").unwrap();
+            TokenStore::of_project(state.path(), &project.path().join(name))
+        };
+        let token = store("opcell.toml").create("ci", "default", &[Scope::Run]).unwrap();
+        assert!(store("opcell.toml").verify(&token).is_some());
+        assert!(store("b.toml").verify(&token).is_none() && !store("b.toml").is_in_use());
+        // A list of the folder, as earlier versions kept it.
+        TokenStore { marks: Vec::new(), ..TokenStore::of_project(state.path(), project.path()) }
+            .create("old", "default", &[Scope::Run])
+            .unwrap();
+        assert!(store("b.toml").is_in_use());
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub struct EventPage {
     params(("tenant" = String, Path), ("run" = String, Path), EventParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`")), responses(
     (status = 200, content((EventPage = "application/json"), (String = "text/event-stream"))),
+    (status = 204, description = "A stream after the last event of a run that has ended"),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn events(
     State(app): State<Arc<App>>,
@@ -114,12 +115,16 @@ pub(crate) async fn stream(
         Some(last) if after > 0 => last.event.kind() == "run-finished",
         _ => false,
     };
+    // The way of the HTML standard to tell an `EventSource` that there is no more: it would connect again for ever.
+    if is_over {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
     let permit = tenant.readers.clone().try_acquire_owned().map_err(|_| {
         tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
         let detail = "as many readers of events are connected as the tenant may have";
         Problem { retry_after: Some(5), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-readers", detail) }
     })?;
-    let reader = (!is_over).then(|| tenant.feeds.reader(run, after));
+    let reader = Some(tenant.feeds.reader(run, after));
     let frames = futures_util::stream::unfold((reader, permit, stop), |(reader, permit, stop)| async move {
         let mut reader = reader?;
         let text = tokio::select! {

@@ -1,6 +1,6 @@
 //! What monitoring and clients ask the server itself, outside of any tenant.
 
-use super::{App, events, export, operations, plugins, query, runs, send, triggers, workflows};
+use super::{App, events, export, hooks, operations, plugins, query, runs, send, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -134,7 +134,7 @@ impl Modify for Bearer {
         send::signal, send::message, send::approve, send::cancel,
         operations::list, operations::describe, operations::invoke,
         plugins::list, plugins::explain, plugins::diff, plugins::reload,
-        triggers::list, triggers::hook,
+        triggers::list, hooks::hook,
     )
 )]
 pub struct Document;

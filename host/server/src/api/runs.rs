@@ -309,6 +309,10 @@ pub(crate) fn run_name(name: &str) -> Result<RunId, Problem> {
         let detail = format!("`{}` is not a run ID: use 1 to {MAX_NAME} letters, digits and `-_.:`", shown(name));
         return Err(Problem::bad_request("invalid-run-id", detail));
     }
+    if name == opcell::run::NEWEST {
+        let detail = format!("`{name}` is not a run ID: commands take it for the newest run");
+        return Err(Problem::bad_request("invalid-run-id", detail).remedy("choose another one"));
+    }
     if opcell::triggers::is_trigger_run(name) {
         let detail = format!("`{}` is an ID that triggers give", shown(name));
         return Err(

@@ -10,9 +10,7 @@ use crate::{
 };
 use axum::{Json, http::StatusCode};
 use opcell_engine::{
-    Delivery, MESSAGE_SIGNAL, Message,
-    event::{EffectId, GrantScope},
-    outcome::Question,
+    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted, event::GrantScope,
 };
 use opcell_journal::RunId;
 use opcell_types::{Denial, Value};
@@ -97,8 +95,13 @@ pub(super) async fn message(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveBody {
+    /// ID of the question, as the run's `questions` have it: another question is answered with 409. Needed where the
+    /// run asks again what was answered before.
+    question: Option<String>,
     /// Name of the approval, or what is to be granted, such as `store kept`; needed if the run asks for several.
     name: Option<String>,
+    /// The step that asks, or its path; needed if several ask under one name.
+    step: Option<String>,
     /// Whether it is approved; true by default.
     approved: Option<bool>,
     /// Reason to record.
@@ -133,43 +136,27 @@ pub(crate) async fn grant(
         return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
     }
     let view = admitted.tenant.views.of(&run).await?;
-    let state = view.state();
-    let (mut denials, mut effects) = (Vec::new(), Vec::new());
-    for question in state.questions() {
-        let Question::Grant { effect, denial, .. } = question else { continue };
-        let is_wanted = match wanted {
-            Wanted::Any => true,
-            Wanted::Named(name) => denial.capability == name,
-            Wanted::Effect(wanted) => effect == wanted,
+    let status = view.state().status();
+    let asked = view.state().chosen_grant(&wanted).map_err(|why| {
+        let listed = |asked: &AskedGrant| {
+            let ids = asked.calls.iter().map(|(_, id)| format!("`{id}`")).collect::<Vec<_>>().join(", ");
+            format!("`{}` ({ids})", asked.denial.capability)
         };
-        if is_wanted {
-            effects.push(effect);
-            if !denials.contains(&denial) {
-                denials.push(denial);
-            }
-        }
-    }
-    if denials.len() != 1 {
-        let (code, detail) = match denials.len() {
-            0 => ("nothing-to-approve", format!("run `{run}` does not ask for such a grant; it is {}", state.status())),
-            several => ("ambiguous-grant", format!("run `{run}` asks for {several} grants; send the `name` of one")),
-        };
-        return Err(Problem::new(StatusCode::CONFLICT, code, detail));
-    }
+        not_chosen(&run, "grant", status, why, listed)
+    })?;
     drop(view);
     let grant = match grant {
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
         GrantBody::Always => {
-            if let Some(denial) = denials.first() {
-                write_grant(admitted, denial).await?;
-            }
+            write_grant(admitted, &asked.denial).await?;
             Some(GrantScope::Run)
         }
         GrantBody::Refuse => None,
     };
-    for effect in effects {
-        let message = Message::Grant { effect: Some(effect), grant, by: Some(admitted.caller.name.clone()) };
+    for (effect, question) in asked.calls {
+        let by = Some(admitted.caller.name.clone());
+        let message = Message::Grant { effect: Some(effect), grant, question: Some(question), by };
         admitted.tenant.host.engine().send(&run, &message).await?;
     }
     Ok(Json(Sent { run, step: None }))
@@ -194,15 +181,39 @@ pub(crate) async fn write_grant(admitted: &Admitted, denial: &Denial) -> Result<
     Ok(())
 }
 
-/// Which of the things that a run asks to be granted.
-#[derive(Clone, Copy)]
-pub(crate) enum Wanted<'a> {
-    /// The only one.
-    Any,
-    /// What was denied, such as `store kept`.
-    Named(&'a str),
-    /// What this effect's call was denied.
-    Effect(EffectId),
+/// Why an answer is for no question of a run.
+fn not_chosen<T>(
+    run: &RunId,
+    kind: &str,
+    status: impl std::fmt::Display,
+    why: NotChosen<T>,
+    listed: impl Fn(&T) -> String,
+) -> Problem {
+    match why {
+        NotChosen::Nothing => {
+            let detail = format!("run `{run}` does not ask for such a {kind}; it is {status}");
+            Problem::new(StatusCode::CONFLICT, "nothing-to-approve", detail)
+        }
+        NotChosen::Gone => {
+            let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            Problem::new(StatusCode::CONFLICT, "not-asked", detail).remedy("look at the run's `questions` again")
+        }
+        NotChosen::Several(several) => {
+            let listed: Vec<String> = several.iter().map(listed).collect();
+            let detail = format!("run `{run}` asks for {} {kind}s: {}", listed.len(), listed.join(", "));
+            let problem = match kind {
+                "grant" => Problem::new(StatusCode::CONFLICT, "ambiguous-grant", detail),
+                _ => Problem::new(StatusCode::CONFLICT, "ambiguous-approval", detail),
+            };
+            problem.remedy("send the `name`, the `step` or the `question` of one of them")
+        }
+        NotChosen::Again(asked) => {
+            let listed = listed(&asked);
+            let detail = format!("run `{run}` was answered before, and this does not say that it is for {listed}");
+            let problem = Problem::new(StatusCode::CONFLICT, "question-missing", detail);
+            problem.remedy("send the `question`: the `id` that the run's `questions` have")
+        }
+    }
 }
 
 /// Approves what a run asks for, or refuses it. The caller's name is recorded.
@@ -219,48 +230,43 @@ pub(super) async fn approve(
             let detail = "`grant` answers what a plugin was denied, and `approved` an approval";
             return Err(Problem::bad_request("invalid-body", detail).remedy("send one of them"));
         }
-        let wanted = body.name.as_deref().map_or(Wanted::Any, Wanted::Named);
-        return self::grant(&admitted, run.into(), wanted, grant).await;
+        return self::grant(&admitted, run.into(), body.wanted(), grant).await;
     }
-    answer(&admitted, run.into(), body.name.as_deref(), body.approved.unwrap_or(true), body.why.as_deref()).await
+    answer(&admitted, run.into(), body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
 }
 
-/// Answers an approval of a run.
+impl ApproveBody {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { name: self.name.as_deref(), step: self.step.as_deref(), question: self.question.as_deref() }
+    }
+}
+
+/// Answers an approval of a run: the one that was shown, and no other.
 pub(crate) async fn answer(
     admitted: &Admitted,
     run: RunId,
-    name: Option<&str>,
+    wanted: Wanted<'_>,
     approved: bool,
     why: Option<&str>,
 ) -> Result<Json<Sent>, Problem> {
     let view = admitted.tenant.views.of(&run).await?;
-    let state = view.state();
-    let asked: Vec<Arc<str>> = state
-        .questions()
-        .into_iter()
-        .filter_map(|question| match question {
-            Question::Signal { name: asked, approval: true, .. } if name.is_none_or(|name| *asked == *name) => {
-                Some(asked)
-            }
-            _ => None,
-        })
-        .collect();
-    let name = match asked.as_slice() {
-        [one] => one.clone(),
-        [] => {
-            let detail = format!("run `{run}` does not wait for such an approval; it is {}", state.status());
-            return Err(Problem::new(StatusCode::CONFLICT, "nothing-to-approve", detail));
-        }
-        several => {
-            let detail = format!("run `{run}` waits for {} approvals: {}", several.len(), several.join(", "));
-            let problem = Problem::new(StatusCode::CONFLICT, "ambiguous-approval", detail);
-            return Err(problem.remedy("send the `name` of one of them"));
-        }
-    };
+    let status = view.state().status();
+    let asked = view.state().chosen_approval(&wanted).map_err(|why| {
+        let listed = |asked: &AskedApproval| format!("`{}` of step `{}` (`{}`)", asked.name, asked.path, asked.id);
+        not_chosen(&run, "approval", status, why, listed)
+    })?;
     drop(view);
     let mut data = vec![("approved", Value::from(approved))];
     data.extend(why.map(|why| ("why", Value::from(why))));
-    deliver(admitted, run, name, Value::object(data)).await
+    // The run is read to see whether it still asks this.
+    let _room = admitted.tenant.views.room().await?;
+    let by = Some(admitted.caller.name.clone());
+    let delivery = admitted.tenant.host.engine().answer(&run, &asked.id, Value::object(data), by).await?;
+    let step = match delivery {
+        Delivery::Now(step) => Some(step),
+        Delivery::Queued => None,
+    };
+    Ok(Json(Sent { run, step }))
 }
 
 /// Why a run is cancelled.

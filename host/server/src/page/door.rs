@@ -9,7 +9,7 @@ use crate::{
 };
 use axum::{
     Form,
-    extract::{FromRequestParts, State},
+    extract::{FromRequestParts, Query, State},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
 };
@@ -83,11 +83,14 @@ pub(crate) struct Visitor {
 
 impl Visitor {
     pub(super) fn of(app: &Arc<App>, headers: &HeaderMap) -> Option<Self> {
-        let session = match &app.access {
-            Access::Open => String::new(),
-            Access::Tokens(_) => cookie(headers)?,
-        };
-        let mut own = HeaderMap::new();
+        let (mut session, mut own) = (String::new(), HeaderMap::new());
+        // The system vouched for a program of the operator, which needs no session.
+        let given = headers.get(header::AUTHORIZATION).filter(|_| matches!(app.access, Access::Own(_)));
+        match (app.access.is_open(), given) {
+            (true, _) => {}
+            (false, Some(token)) => drop(own.insert(header::AUTHORIZATION, token.clone())),
+            (false, None) => session = cookie(headers)?,
+        }
         if !session.is_empty() {
             let token = HeaderValue::from_str(&format!("Bearer {}", app.sessions.token(&session)?)).ok()?;
             own.insert(header::AUTHORIZATION, token);
@@ -150,7 +153,8 @@ fn cookie(headers: &HeaderMap) -> Option<String> {
 pub(super) async fn form() -> Response {
     let main = html! {
         h1 { "Log in" }
-        p { "Paste a token that " code { "opcell token new" } " printed." }
+        p { "Open the address that " code { "opcell serve" } " printed, or paste a token that it or "
+            code { "opcell token new" } " printed." }
         form.row method="post" action="/login" {
             label for="token" { "Token" }
             input id="token" name="token" type="password" autocomplete="off" required autofocus size="40";
@@ -168,11 +172,34 @@ pub(super) struct Login {
 
 /// Begins a session.
 pub(super) async fn enter(State(app): State<Arc<App>>, Form(login): Form<Login>) -> Result<Response, Problem> {
+    begin(&app, login.token.trim())
+}
+
+/// The token of the address that `opcell serve` printed.
+#[derive(Deserialize)]
+pub(super) struct Start {
+    token: Option<String>,
+}
+
+/// The first page. With a token it begins a session, and leaves the token out of the address.
+pub(super) async fn home(
+    State(app): State<Arc<App>>,
+    Query(start): Query<Start>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    match (start.token, Visitor::of(&app, &headers)) {
+        (Some(token), _) => begin(&app, token.trim()),
+        (None, Some(visitor)) => Ok(super::list::tenants(State(app), visitor).await.into_response()),
+        (None, None) => Ok(Redirect::to("/login").into_response()),
+    }
+}
+
+fn begin(app: &Arc<App>, token: &str) -> Result<Response, Problem> {
     let mut headers = HeaderMap::new();
-    if let Ok(token) = HeaderValue::from_str(&format!("Bearer {}", login.token.trim())) {
+    if let Ok(token) = HeaderValue::from_str(&format!("Bearer {token}")) {
         headers.insert(header::AUTHORIZATION, token);
     }
-    access::caller(&app, &headers)?;
+    access::caller(app, &headers)?;
     let mut id = [0; 32];
     getrandom::fill(&mut id).map_err(|error| {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no-randomness", format!("no session can be made: {error}"))
@@ -186,7 +213,7 @@ pub(super) async fn enter(State(app): State<Arc<App>>, Form(login): Form<Login>)
         {
             tokens.remove(&oldest);
         }
-        tokens.insert(session.clone(), (login.token.trim().to_owned(), Instant::now()));
+        tokens.insert(session.clone(), (token.to_owned(), Instant::now()));
     }
     let secure = if app.is_tls { "; Secure" } else { "" };
     let cookie = format!("{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}", LASTS.as_secs());

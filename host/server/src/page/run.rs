@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use opcell::Denial;
-use opcell_engine::{Message, event::EffectId};
+use opcell_engine::{Message, Wanted};
 use opcell_journal::RunId;
 use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
@@ -140,11 +140,17 @@ pub(super) async fn export(
     api::exported(&admitted, run.into(), params).await
 }
 
+/// The question that a form was under: it answers no other.
+fn question(id: &str) -> Wanted<'_> {
+    Wanted { question: Some(id), ..Wanted::default() }
+}
+
 /// An answer from the page.
 #[derive(Deserialize)]
 pub(super) struct Answer {
     proof: String,
-    name: String,
+    /// The question that the form was under.
+    question: String,
     approved: bool,
     #[serde(default)]
     why: String,
@@ -159,7 +165,7 @@ pub(super) async fn answer(
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Approve)?;
     let why = Some(form.why.as_str()).filter(|why| !why.is_empty());
-    let _sent = api::answer(&admitted, run.as_str().into(), Some(&form.name), form.approved, why).await?;
+    let _sent = api::answer(&admitted, run.as_str().into(), question(&form.question), form.approved, why).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
@@ -167,7 +173,8 @@ pub(super) async fn answer(
 #[derive(Deserialize)]
 pub(super) struct GrantForm {
     proof: String,
-    effect: u64,
+    /// The question that the form was under.
+    question: String,
     grant: api::GrantBody,
 }
 
@@ -179,8 +186,7 @@ pub(super) async fn grant(
 ) -> Result<Response, Problem> {
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Admin)?;
-    let _sent =
-        api::grant(&admitted, run.as_str().into(), api::Wanted::Effect(EffectId(form.effect)), form.grant).await?;
+    let _sent = api::grant(&admitted, run.as_str().into(), question(&form.question), form.grant).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 

@@ -29,7 +29,7 @@ pub struct Credential {
 }
 
 /// Where a secret is read from, each time it is used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SecretSource {
     /// An environment variable of the host process.
     Env(String),

@@ -1,21 +1,21 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
 use super::{Exit, Failure, Open, Sender, Terminal};
-use crate::cli::{Global, chat, input, plugin};
+use crate::cli::{Global, chat, follow, input, plugin};
 use clap::{Args, ValueEnum};
 use opcell_engine::{
-    Delivery, MESSAGE_SIGNAL, Message, ResumeOptions, RunError, State, Status,
-    event::{EffectId, GrantScope},
+    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, ResumeOptions, RunError, State, Status,
+    Wanted,
+    event::GrantScope,
     outcome::{Question, RunOutcome},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_types::{Denial, Value};
+use opcell_types::Value;
 use opcell_workflow::{
     Diagnostic,
     ir::{Form, Judge},
 };
 use serde_json::json;
-use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
@@ -63,6 +63,12 @@ pub struct ApproveArgs {
     /// Name of the approval, or of what is to be granted, if the run asks for several.
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// The step that asks, if several ask under one name; its path where steps have one name, such as `a/ask`.
+    #[arg(long, value_name = "STEP")]
+    step: Option<String>,
+    /// ID of the question, as the run prints it where a name does not say which question is meant.
+    #[arg(long, value_name = "ID")]
+    question: Option<String>,
     /// Refuse instead: the step that asks fails.
     #[arg(long)]
     refuse: bool,
@@ -90,38 +96,26 @@ pub enum GrantFor {
 pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let state = open.engine.state_at(&run, None).await?;
-    let asks = Asks::of(&state, args.name.as_deref());
-    let approvals =
-        state.questions().iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
-    if args.grant.is_some() || (!approvals && !asks.effects.is_empty()) {
-        return grant(open, global, args, (&run, &state), asks, terminal).await;
+    let wanted = Wanted { name: args.name.as_deref(), step: args.step.as_deref(), question: args.question.as_deref() };
+    let questions = state.questions();
+    let asks_approval = questions.iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
+    let asks_grant = questions.iter().any(|question| matches!(question, Question::Grant { .. }));
+    if args.grant.is_some() || (!asks_approval && asks_grant) {
+        return grant(open, global, args, (&run, &state), &wanted, terminal).await;
     }
-    let wanted = |name: &Arc<str>| args.name.as_deref().is_none_or(|wanted| wanted == name.as_ref());
-    let asked: Vec<Arc<str>> = state
-        .questions()
-        .into_iter()
-        .filter_map(|question| match question {
-            Question::Signal { name, approval: true, .. } if wanted(&name) => Some(name),
-            _ => None,
-        })
-        .collect();
-    let name = match asked.as_slice() {
-        [name] => name.clone(),
-        [] => {
-            let what =
-                args.name.as_deref().map_or_else(|| "an approval".to_owned(), |name| format!("approval `{name}`"));
-            let message = format!("run `{run}` does not wait for {what}; it is {}", state.status());
-            return Err(Diagnostic::error("nothing-to-approve", message).into());
-        }
-        several => {
-            let message = format!("run `{run}` waits for {} approvals: {}", several.len(), several.join(", "));
-            return Err(Diagnostic::error("ambiguous-approval", message).help("specify one of them".to_owned()).into());
-        }
-    };
+    let asked = state.chosen_approval(&wanted).map_err(|why| {
+        let what = args.name.as_deref().map_or_else(|| "an approval".to_owned(), |name| format!("approval `{name}`"));
+        let nothing = format!("run `{run}` does not wait for {what}; it is {}", state.status());
+        let command = |asked: &AskedApproval| {
+            let question = questions.iter().find(|question| question.id() == Some(&asked.id));
+            question.map_or_else(String::new, |question| follow::approve_command(&run, question, &questions))
+        };
+        not_chosen(&run, ("approval", nothing), why, |asked| asked.name.to_string(), command)
+    })?;
     let mut data = vec![("approved", Value::from(!args.refuse))];
     data.extend(args.why.as_deref().map(|why| ("why", Value::from(why))));
     let by = args.sender.name();
-    let delivery = open.engine.signal(&run, &name, Value::object(data), by.clone()).await?;
+    let delivery = open.engine.answer(&run, &asked.id, Value::object(data), by.clone()).await?;
     if let (Delivery::Now(step), false) = (&delivery, terminal.json) {
         let answer = if args.refuse { "refused" } else { "approved" };
         let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -141,29 +135,37 @@ async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// What a run asks to be granted.
-struct Asks {
-    /// Each different one once.
-    denials: Vec<Denial>,
-    /// The effects that ask for them.
-    effects: Vec<EffectId>,
-}
-
-impl Asks {
-    /// What the run asks for now, or only what has this name.
-    fn of(state: &State, name: Option<&str>) -> Self {
-        let mut asks = Self { denials: Vec::new(), effects: Vec::new() };
-        for question in state.questions() {
-            if let Question::Grant { effect, denial, .. } = question
-                && name.is_none_or(|name| denial.capability == name)
-            {
-                asks.effects.push(effect);
-                if !asks.denials.contains(&denial) {
-                    asks.denials.push(*denial);
-                }
-            }
+/// Why an answer is for no question, with the commands that would answer one.
+fn not_chosen<T>(
+    run: &RunId,
+    (kind, nothing): (&str, String),
+    why: NotChosen<T>,
+    name: impl Fn(&T) -> String,
+    command: impl Fn(&T) -> String,
+) -> Diagnostic {
+    match why {
+        NotChosen::Nothing => Diagnostic::error("nothing-to-approve", nothing),
+        NotChosen::Gone => {
+            let message = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            Diagnostic::error("not-asked", message).help(format!("see what it asks now: opcell runs show {run}"))
         }
-        asks
+        NotChosen::Several(several) => {
+            let names: Vec<String> = several.iter().map(|asked| format!("`{}`", name(asked))).collect();
+            let commands: Vec<String> = several.iter().map(|asked| format!("  {}", command(asked))).collect();
+            let message = format!("run `{run}` waits for {} {kind}s: {}", several.len(), names.join(", "));
+            let finding = match kind {
+                "grant" => Diagnostic::error("ambiguous-grant", message),
+                _ => Diagnostic::error("ambiguous-approval", message),
+            };
+            finding.help(format!("answer one of them:\n{}", commands.join("\n")))
+        }
+        NotChosen::Again(asked) => {
+            let message = format!(
+                "run `{run}` was answered before, and this does not say that it is for what it asks now, {kind} `{}`",
+                name(&asked)
+            );
+            Diagnostic::error("question-missing", message).help(format!("to answer it: {}", command(&asked)))
+        }
     }
 }
 
@@ -173,22 +175,18 @@ async fn grant(
     global: &Global,
     args: &ApproveArgs,
     (run, state): (&RunId, &State),
-    asks: Asks,
+    wanted: &Wanted<'_>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let denial = match asks.denials.as_slice() {
-        [denial] => denial,
-        [] => {
-            let message = format!("run `{run}` does not ask for such a grant; it is {}", state.status());
-            return Err(Diagnostic::error("nothing-to-approve", message).into());
-        }
-        several @ [first, ..] => {
-            let names: Vec<String> = several.iter().map(|denial| format!("`{}`", denial.capability)).collect();
-            let message = format!("run `{run}` asks for {} grants: {}", several.len(), names.join(", "));
-            let help = format!("name one: opcell runs approve {run} '{}' --grant once", first.capability);
-            return Err(Diagnostic::error("ambiguous-grant", message).help(help).into());
-        }
-    };
+    let asked = state.chosen_grant(wanted).map_err(|why| {
+        let nothing = format!("run `{run}` does not ask for such a grant; it is {}", state.status());
+        let command = |asked: &AskedGrant| {
+            let id = asked.calls.first().map_or("", |(_, id)| id);
+            format!("opcell runs approve {run} --question {id} --grant once")
+        };
+        not_chosen(run, ("grant", nothing), why, |asked| asked.denial.capability.clone(), command)
+    })?;
+    let denial = &asked.denial;
     let grant = match args.grant {
         Some(GrantFor::Once) => Some(GrantScope::Once),
         Some(GrantFor::Run) => Some(GrantScope::Run),
@@ -203,8 +201,8 @@ async fn grant(
             return Err(Diagnostic::error("grant-scope-missing", message).help(help).into());
         }
     };
-    for effect in asks.effects {
-        let message = Message::Grant { effect: Some(effect), grant, by: args.sender.name() };
+    for (effect, question) in asked.calls {
+        let message = Message::Grant { effect: Some(effect), grant, question: Some(question), by: args.sender.name() };
         open.engine.send(run, &message).await?;
     }
     let driven = open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven);

@@ -204,7 +204,7 @@ impl Page {
             self.value(&mut page, 0, "result", &trace.end.result);
         }
         for question in &trace.questions {
-            let _ = writeln!(page, "{}", ask(&trace.run, question));
+            let _ = writeln!(page, "{}", ask(&trace.run, question, &trace.questions));
         }
         printable_line(&page)
     }

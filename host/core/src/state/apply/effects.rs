@@ -7,6 +7,7 @@ use crate::dialogue;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, Request};
 use crate::failure::Failure;
 use crate::receipt::Receipt;
+use crate::state::questions::answered_grant;
 use crate::state::{
     Conversation, ConversationStage, Granted, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord,
 };
@@ -191,6 +192,10 @@ impl State {
         let (frame, Some(asked)) = (pending.frame, pending.asked.take()) else {
             return missing(format!("effect {id} as one that asks"));
         };
+        if let Some(denial) = asked.reply.denial() {
+            self.answered.insert(answered_grant(&denial.capability));
+        }
+        let pending = self.pending_mut(id)?;
         let Some(scope) = grant else {
             let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
             return self.reply(&pending, &asked.reply);

@@ -5,6 +5,7 @@ use crate::dialogue;
 use crate::event::{FrameId, Signal};
 use crate::failure::Failure;
 use crate::message::approves;
+use crate::state::questions::answered_approval;
 use crate::state::{ConversationStage, Frame, Judging, Phase, Raw, Stage, State};
 use opcell_types::Value;
 use opcell_workflow::ir::{Form, Orchestration, Step};
@@ -33,12 +34,16 @@ impl State {
     pub(crate) fn waiting_signal(&self, frame: FrameId) -> Option<&Signal> {
         let (_, step) = self.step_of(frame)?;
         match &step.form {
-            Form::Wait { wait } => self.signals.iter().find(|signal| signal.name == wait.signal),
+            Form::Wait { wait } => {
+                self.signals.iter().find(|signal| signal.name == wait.signal && self.is_for(signal, frame))
+            }
             _ => match dialogue::of(step) {
-                Some((orchestration, _)) => self.signals.iter().find(|signal| {
-                    signal.name.as_ref() == dialogue::MESSAGE_SIGNAL
-                        || (orchestration != Orchestration::Internal && is_event(step, &signal.name))
-                }),
+                Some((orchestration, _)) => {
+                    self.signals.iter().filter(|signal| signal.question.is_none()).find(|signal| {
+                        signal.name.as_ref() == dialogue::MESSAGE_SIGNAL
+                            || (orchestration != Orchestration::Internal && is_event(step, &signal.name))
+                    })
+                }
                 None => self.event_signal(step),
             },
         }
@@ -46,7 +51,7 @@ impl State {
 
     /// The oldest signal that is one of a step's outcomes.
     pub(crate) fn event_signal(&self, step: &Step) -> Option<&Signal> {
-        self.signals.iter().find(|signal| is_event(step, &signal.name))
+        self.signals.iter().find(|signal| signal.question.is_none() && is_event(step, &signal.name))
     }
 
     pub(super) fn take_signal(&mut self, frame: FrameId, id: u64) -> Change {
@@ -62,6 +67,9 @@ impl State {
         }
         let approval =
             self.step_of(frame).is_some_and(|(_, step)| matches!(&step.form, Form::Wait { wait } if wait.approval));
+        if approval {
+            self.answered.insert(answered_approval(&signal.name));
+        }
         let work = self.work_mut(frame)?;
         if let Stage::Talking(talk) = &mut work.stage {
             talk.stage = ConversationStage::Idle;

@@ -5,8 +5,8 @@ use crate::{
     config::text::{PasswordText, TriggerText, WebhookText},
     http::SecretSource,
     triggers::{
-        DEFAULT_WINDOW, Missed, Pointer, RunName, Schedule, ScheduleError, Trigger, TriggerAction, TriggerSource,
-        Webhook,
+        DEFAULT_WINDOW, EventName, Missed, Pointer, RunName, Schedule, ScheduleError, Trigger, TriggerAction,
+        TriggerSource, Webhook,
     },
 };
 use indexmap::IndexMap;
@@ -23,7 +23,38 @@ const DATE: &str = "$__toml_private_datetime";
 
 impl Checker<'_> {
     pub(super) fn triggers(&mut self, triggers: IndexMap<Spanned<String>, TriggerText>) -> Vec<Trigger> {
-        triggers.into_iter().filter_map(|(name, text)| self.trigger(&name, text)).collect()
+        let mut signed: IndexMap<SecretSource, Arc<str>> = IndexMap::new();
+        let mut read = Vec::new();
+        for (name, text) in triggers {
+            let Some(trigger) = self.trigger(&name, text) else { continue };
+            if let TriggerSource::Webhook(webhook) = &trigger.source {
+                self.own_secrets(&name, webhook, &mut signed);
+            }
+            read.push(trigger);
+        }
+        read
+    }
+
+    /// Two webhooks with one secret: a request to one of them could be sent to the other, as nothing that is signed
+    /// says which one it is for.
+    fn own_secrets(
+        &mut self,
+        name: &Spanned<String>,
+        webhook: &Webhook,
+        signed: &mut IndexMap<SecretSource, Arc<str>>,
+    ) {
+        for secret in &webhook.secrets {
+            match signed.get(secret).filter(|other| ***other != **name.get_ref()) {
+                Some(other) => {
+                    let message = format!("triggers `{other}` and `{}` have one secret", name.get_ref());
+                    let help = "a request to one could be sent to the other: give each webhook a secret of its own";
+                    self.error("shared-secret", span_of(name), message, Some(help.to_owned()));
+                }
+                None => {
+                    signed.insert(secret.clone(), name.get_ref().as_str().into());
+                }
+            }
+        }
     }
 
     fn trigger_error(&mut self, span: Span, message: String, help: &str) {
@@ -134,7 +165,26 @@ impl Checker<'_> {
                 body.insert(key.into_inner(), pointer);
             }
         }
-        Some(Webhook { signature: text.signature, secrets, window, body })
+        let on = match text.on {
+            None => Vec::new(),
+            Some(on) => {
+                if on.is_empty() {
+                    let message = "`on` names no event, so that the webhook would take none".to_owned();
+                    self.trigger_error(at, message, "name events, such as `on = [\"issues.opened\"]`, or remove it");
+                }
+                on.iter().filter_map(|name| self.event(name)).collect()
+            }
+        };
+        Some(Webhook { signature: text.signature, secrets, window, body, on })
+    }
+
+    fn event(&mut self, written: &Spanned<String>) -> Option<EventName> {
+        let read = written.get_ref().parse();
+        read.map_err(|error: crate::triggers::InvalidEventName| {
+            let help = "write `issues.opened`, or `issues` for all of its actions";
+            self.trigger_error(span_of(written), error.to_string(), help);
+        })
+        .ok()
     }
 
     fn secret(&mut self, secret: &Spanned<PasswordText>) -> Option<SecretSource> {

@@ -186,15 +186,16 @@ impl Shown {
 
     fn question(&self, question: &Question) -> Markup {
         match question {
-            Question::Signal { name, step, question, approval: true } => html! {
+            Question::Signal { name, step, question, approval: true, id, path, visit, .. } => html! {
                 div.box {
                     p { b { @match question { Some(question) => (question), None => { "Approve " (name) "?" } } } }
-                    p.quiet { "Approval " code { (name) } " of step " code { (step) } }
+                    p.quiet { "Approval " code { (name) } " of step " code { @if path.is_empty() { (step) } @else { (path) } }
+                        @if *visit > 1 { ", visit " (visit) } }
                     @if self.may.approve { form.row method="post" action={ (self.here) "/answer" } {
                         input type="hidden" name="proof" value=(self.proof);
-                        input type="hidden" name="name" value=(name);
-                        label for={ "why-" (name) } { "Reason" }
-                        input id={ "why-" (name) } name="why";
+                        input type="hidden" name="question" value=(id);
+                        label for={ "why-" (id) } { "Reason" }
+                        input id={ "why-" (id) } name="why";
                         button.yes name="approved" value="true" { "Approve" }
                         button.no name="approved" value="false" { "Refuse" }
                     } } @else { p.quiet { "Your token does not have the scope " code { "approve" } "." } }
@@ -204,14 +205,14 @@ impl Shown {
                 div.box { p { "Step " code { (step) } " waits for the signal " code { (name) } }
                     @if let Some(question) = question { p { (question) } } }
             },
-            Question::Grant { effect, step, what, denial, why } => html! {
+            Question::Grant { step, what, denial, why, id, .. } => html! {
                 div.box {
                     p { b { "Grant " code { (denial.capability) } "?" } }
                     p { (what) " of step " code { (step) } " was denied it: " (prose(&denial.rule)) "."
                         @if let Some(why) = why { " The plugin says why: " q { (why) } } }
                     @if self.may.admin { form.row method="post" action={ (self.here) "/grant" } {
                         input type="hidden" name="proof" value=(self.proof);
-                        input type="hidden" name="effect" value=(effect);
+                        input type="hidden" name="question" value=(id);
                         button.yes name="grant" value="once" { "Grant once" }
                         button.yes name="grant" value="run" { "Grant for this run" }
                         button.yes name="grant" value="always" { "Grant always" }

@@ -1,0 +1,137 @@
+//! Bodies of webhooks as senders write them, and the event that a request is about.
+
+use crate::problem::Problem;
+use axum::http::{HeaderMap, header};
+use opcell::triggers::{EventName, Signature};
+use opcell_types::Value;
+
+/// Fields of a form.
+const MAX_FIELDS: usize = 1_000;
+
+/// The body as a value: JSON, or a form. Of a form with `payload`, as GitHub sends it by default, the JSON in that
+/// field; of any other, its fields as texts.
+pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
+    let text = std::str::from_utf8(body).map_err(|_| Problem::bad_request("invalid-body", "the body is not UTF-8"))?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_form = kind
+        .split(';')
+        .next()
+        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"));
+    if !is_form {
+        return json(text, "the body");
+    }
+    let mut fields = Vec::new();
+    for (key, value) in url::form_urlencoded::parse(text.as_bytes()) {
+        if key == "payload" {
+            return json(&value, "the form's `payload`");
+        }
+        if fields.len() == MAX_FIELDS {
+            let detail = format!("the form has more than {MAX_FIELDS} fields");
+            return Err(Problem::bad_request("invalid-body", detail));
+        }
+        fields.push((key.into_owned(), Value::from(value.as_ref())));
+    }
+    // A body of JSON that was labelled as a form is one field with all of it as its name.
+    if text.trim_start().starts_with(['{', '[']) {
+        return json(text, "the body");
+    }
+    Ok(Value::object(fields))
+}
+
+fn json(text: &str, what: &str) -> Result<Value, Problem> {
+    Value::from_json(text.trim_start_matches('\u{feff}')).map_err(|error| {
+        Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
+            .remedy("choose `application/json` as the content type in the sender's settings")
+    })
+}
+
+/// The event that a request is about.
+pub(super) struct Event {
+    /// Its name; empty where the request has none.
+    name: String,
+    is_ping: bool,
+}
+
+impl Event {
+    /// Of GitHub, `x-github-event` with the body's `action`; of Standard Webhooks, the body's `type`.
+    pub(super) fn of(signature: Signature, headers: &HeaderMap, body: &Value) -> Self {
+        let text = |key: &str| body.get(key).and_then(Value::as_str);
+        match signature {
+            Signature::Github => {
+                let event = headers.get("x-github-event").and_then(|event| event.to_str().ok()).unwrap_or_default();
+                let name = match text("action").filter(|_| !event.is_empty()) {
+                    Some(action) => format!("{event}.{action}"),
+                    None => event.to_owned(),
+                };
+                Self { is_ping: event == "ping", name }
+            }
+            _ => Self { name: text("type").unwrap_or_default().to_owned(), is_ping: false },
+        }
+    }
+
+    /// The reason why the event sets nothing off; none if it does.
+    pub(super) fn ignored(&self, on: &[EventName]) -> Option<String> {
+        if on.iter().any(|wanted| wanted.matches(&self.name)) || (on.is_empty() && !self.is_ping) {
+            return None;
+        }
+        let name = super::super::shown(&self.name);
+        Some(match (self.is_ping, name.is_empty()) {
+            (true, _) => "a ping: the webhook is set up, and this sets nothing off".to_owned(),
+            (false, true) => "the request names no event, and the trigger takes certain ones (`on`)".to_owned(),
+            (false, false) => format!("the trigger does not take the event `{name}` (`on`)"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    fn read(kind: &str, body: &str) -> Result<String, String> {
+        let value = document(&headers(&[("content-type", kind)]), body.as_bytes());
+        value.map(|value| value.to_json()).map_err(|problem| problem.detail)
+    }
+
+    const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+
+    #[test]
+    fn forms_and_json_are_read_whatever_the_sender_calls_them() {
+        assert_eq!(read(FORM, "payload=%7B%22n%22%3A+1%7D").unwrap(), r#"{"n":1}"#);
+        assert_eq!(read(FORM, "a=1&b=x+y").unwrap(), r#"{"a":"1","b":"x y"}"#);
+        assert_eq!(read(FORM, r#"{"n": 1}"#).unwrap(), r#"{"n":1}"#);
+        for kind in ["application/json", "text/plain", "", "application/vnd.github+json"] {
+            assert_eq!(read(kind, "\u{feff}{\"n\": 1}").unwrap(), r#"{"n":1}"#, "{kind}");
+        }
+        assert!(read(FORM, "payload=oops").unwrap_err().contains("the form's `payload` is not JSON"));
+        assert!(read("", "payload=%7B%7D").unwrap_err().contains("the body is not JSON"));
+        assert!(read(FORM, &"a=1&".repeat(MAX_FIELDS + 1)).unwrap_err().contains("fields"));
+    }
+
+    #[test]
+    fn only_events_that_a_trigger_names_count() {
+        let on = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<EventName>>();
+        let body = Value::from_json(r#"{"action":"opened","type":"user.created"}"#).unwrap();
+        let issues = Event::of(Signature::Github, &headers(&[("x-github-event", "issues")]), &body);
+        assert_eq!(issues.name, "issues.opened");
+        for taken in [&[] as &[&str], &["issues"], &["push", "issues.opened"], &["*"]] {
+            assert_eq!(issues.ignored(&on(taken)), None, "{taken:?}");
+        }
+        for other in [&["issues.closed"] as &[&str], &["issue"], &["push"]] {
+            assert!(issues.ignored(&on(other)).unwrap().contains("`issues.opened`"), "{other:?}");
+        }
+        let standard = Event::of(Signature::Standard, &headers(&[("x-github-event", "ping")]), &body);
+        assert_eq!((standard.name.as_str(), standard.ignored(&[])), ("user.created", None));
+        assert!(standard.ignored(&on(&["user.deleted"])).is_some());
+        let ping = Event::of(Signature::Github, &headers(&[("x-github-event", "ping")]), &Value::Null);
+        assert!(ping.ignored(&[]).unwrap().contains("ping"));
+        assert!(ping.ignored(&on(&["push"])).is_some());
+        assert_eq!(ping.ignored(&on(&["ping"])), None, "a trigger may ask for it");
+        let unnamed = Event::of(Signature::Github, &headers(&[]), &body);
+        assert_eq!(unnamed.ignored(&[]), None, "other senders sign as GitHub does");
+        assert!(unnamed.ignored(&on(&["issues"])).is_some());
+    }
+}
