@@ -435,7 +435,7 @@ impl Global {
         self.complete(config)
     }
 
-    /// What the project asks for, if its user consented to that.
+    /// The requests of the project, if its user consented to them.
     fn consented(&self, config: &Config) -> Result<Option<consent::Requests>, Failure> {
         let asked = trust::Asked::of(self, config)?;
         Ok(asked.is_allowed().then(|| consent::Requests::of(config)))

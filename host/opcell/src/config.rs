@@ -106,7 +106,7 @@ pub struct Config {
     pub in_force: Vec<PathBuf>,
     /// Where plugins that were fetched from registries are.
     pub store: Store,
-    /// What the programs that it starts were made of when that was first asked, for consent and for each start.
+    /// The parts of the programs that it starts, as they were when first asked for: for consent and for each start.
     covers: Arc<OnceLock<Covers>>,
 }
 
@@ -387,8 +387,8 @@ impl Config {
         }
     }
 
-    /// What the programs that the project starts are made of: looked at once, before consent is asked, and the same ever
-    /// after for this reading of the project file. Blocks.
+    /// The parts of the programs that the project starts, looked at once, before consent is asked; this reading of the
+    /// project file keeps them. Blocks.
     pub(crate) fn covers(&self) -> &Covers {
         self.covers.get_or_init(|| {
             let local = self.servers.iter().filter(|(_, server)| server.remote.is_none());

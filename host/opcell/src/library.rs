@@ -24,7 +24,7 @@ pub struct Library {
 struct Known {
     /// Every document as it was, with what it was compiled to.
     files: BTreeMap<PathBuf, (Stamp, Read)>,
-    /// What each name refers to; a document that does not compile has the name of its file, and a name that two
+    /// Documents by name; a document that does not compile has the name of its file, and a name that two
     /// documents have is an error.
     names: BTreeMap<Arc<str>, Read>,
     /// What an embedder added; no folder takes its place.
@@ -36,13 +36,13 @@ type Read = Result<Workflow, Rejected>;
 /// How a file looks from outside: a file that changes looks different.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Where psi keeps the workflows of a user. The project's own take their place.
+/// The folders in which psi keeps the workflows of a user. The project's own take their place.
 #[must_use]
 pub fn folders_of_user(home: &Path) -> Vec<PathBuf> {
     [".psi/workflows", ".psi/agent/workflows"].map(|folder| home.join(folder)).to_vec()
 }
 
-/// Where psi keeps the workflows of a project, and Opcell's own folder.
+/// The folders in which psi and Opcell keep the workflows of a project.
 #[must_use]
 pub fn folders_of_project(project: &Path) -> Vec<PathBuf> {
     [".psi/workflows", ".opcell/workflows"].map(|folder| project.join(folder)).to_vec()

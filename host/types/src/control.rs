@@ -171,7 +171,7 @@ impl ControlFiles {
     }
 }
 
-/// Whether a folder holds, at its top, something whose name says that it decides what runs. Blocks.
+/// Returns `true` if a folder holds, at its top, something whose name says that it decides what runs. Blocks.
 ///
 /// # Errors
 /// When the folder cannot be listed, or has more entries than are looked at.

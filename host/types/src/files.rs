@@ -87,8 +87,9 @@ fn reversed(path: &Path) -> Vec<std::ffi::OsString> {
     path.components().rev().map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// Where a file really is, or would be, if links lead from there out of the folder that it was found in. Whoever lists a
-/// folder has not named what its links lead to: a checkout may link to a file with passwords, and have it shown. Blocks.
+/// The place of a file if links lead from it out of the folder that it was found in, also where nothing is there yet. A
+/// caller that lists a folder has not named what its links lead to: a checkout may link to a file with passwords, and
+/// have it shown. Blocks.
 #[must_use]
 pub fn leads_out(file: &Path, folder: &Path) -> Option<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

@@ -41,7 +41,7 @@ pub(super) struct Asked {
     given: bool,
     /// As the user named the project, for commands to copy.
     named: Option<PathBuf>,
-    /// Whether this is about building a plugin, and not about a project.
+    /// True for a tool that builds a plugin, in place of a project.
     is_tool: bool,
 }
 

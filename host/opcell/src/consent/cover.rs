@@ -1,4 +1,4 @@
-//! What a program that the project starts is made of, as far as that is found without starting it.
+//! The parts of a program that the project starts, as far as they are found without starting it.
 //!
 //! A command names a few files and loads others: modules, a script's own imports, what a build tool reads. Consent to a
 //! command covers the folders that these lie in, whole, as their files are when consent is asked for; the same files are
@@ -86,7 +86,7 @@ const RUNNERS: [&str; 55] = [
 /// Programs that fetch others, which take folders for their data: `npx -y some-server .`
 const FETCHERS: [&str; 6] = ["npx", "bunx", "uvx", "pipx", "docker", "podman"];
 
-/// What they run or read of the folder that they are started in.
+/// Parts of the folder that they are started in that they run or read.
 const FETCHED_INSTEAD: [&str; 4] = ["package.json", "node_modules", ".venv", "pyproject.toml"];
 
 /// Folders whose files are made from others, fetched, or kept by version control: too many, and changed by every run.
@@ -136,17 +136,17 @@ enum Part {
     Code(PathBuf),
 }
 
-/// What a program is made of, and how that was.
+/// The parts of a program, and a digest of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cover {
     parts: Vec<Part>,
     /// Of every file, by what it is called in the project; `None` where there is too much of it.
     digest: Option<String>,
-    /// What is not read for the digest, and not written by models and plugins either.
+    /// Parts that are not read for the digest, and not written by models and plugins either.
     beside: Vec<PathBuf>,
 }
 
-/// What every program of a project is made of, by the names of the servers.
+/// The parts of every program of a project, by the names of the servers.
 pub(crate) type Covers = BTreeMap<String, Cover>;
 
 impl Cover {
@@ -178,7 +178,7 @@ impl Cover {
         }
     }
 
-    /// Whether consent covers nothing of what the program loads.
+    /// Returns `true` if consent covers nothing of what the program loads.
     pub(crate) fn is_nothing(&self) -> bool {
         self.digest.is_none()
     }
@@ -187,7 +187,7 @@ impl Cover {
         self.digest.as_deref()
     }
 
-    /// What is covered, for a line of consent; `shown` names a place of the project.
+    /// Names the covered parts for a line of consent; `shown` names a place of the project.
     pub(crate) fn line(&self, shown: impl Fn(&Path) -> String) -> String {
         if self.is_nothing() {
             return "nothing of what it loads is covered".to_owned();
@@ -268,8 +268,7 @@ fn parts(server: &McpServer, root: &Path) -> (Vec<Part>, Vec<PathBuf>) {
     (parts.into_iter().collect(), beside.map(|name| directory.join(name)).collect())
 }
 
-/// What a file or folder that the command names belongs to: the outermost folder below the project's. Data is named for
-/// itself.
+/// The parts that a named file or folder belongs to: the outermost folder below the project's; data for itself.
 fn of_named(named: &Path, below: &Path, root: &Path) -> Vec<Part> {
     if named.is_file() && is_state(named) {
         return Vec::new();
@@ -394,7 +393,7 @@ struct Walk<'a> {
     /// With what links say.
     files: BTreeMap<PathBuf, Option<PathBuf>>,
     entries: usize,
-    /// What a confined server writes.
+    /// Places that a confined server writes to.
     written: Vec<PathBuf>,
 }
 

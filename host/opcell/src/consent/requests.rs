@@ -123,7 +123,7 @@ impl Requests {
         Self::listed(collector.list)
     }
 
-    /// What building a plugin asks for whose folder brings the program along that builds it.
+    /// The request of building a plugin whose folder brings along the program that builds it.
     #[must_use]
     pub fn of_tool(folder: &Path, program: &Path) -> Self {
         let mut collector = Collector { root: real(folder), list: Vec::new() };
@@ -194,8 +194,8 @@ impl Requests {
         if found.is_empty() { Ok(()) } else { Err(Rejected { source: None, diagnostics: found }) }
     }
 
-    /// Whether everything of this list is in another, or is one of those that `also` says: as it was, with what its line
-    /// leaves out.
+    /// Returns `true` if each request of this list is in another, or is one that `also` accepts. Requests are compared
+    /// with what their lines leave out.
     #[must_use]
     pub fn is_within(&self, other: &Self, also: impl Fn(&Request) -> bool) -> bool {
         self.list.iter().all(|request| other.list.contains(request) || also(request))

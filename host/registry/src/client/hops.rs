@@ -281,7 +281,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Where an answer leads: to where the registry itself is, or over a protected connection.
+    /// The next address of a redirect: the registry's own origin, or one over a protected connection.
     pub(super) fn location(&self, answer: &Response) -> Result<Url, RegistryError> {
         let from = answer.url();
         let next = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());

@@ -18,7 +18,7 @@ pub trait Pins: Send + Sync {
     fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
 }
 
-/// What must hold each time before a server's program is started.
+/// A condition that must hold each time before a server's program is started.
 pub trait StartCheck: Send + Sync {
     /// Blocks.
     ///

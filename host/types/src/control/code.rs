@@ -63,7 +63,7 @@ const NAMES: [&str; 46] = [
     "build.ninja",
 ];
 
-/// Whether a program that runs in the folder of this file, or imports from there, may load it without being told.
+/// Returns `true` if a program that runs in the folder of this file, or imports from there, may load it unasked.
 #[must_use]
 pub fn is_code(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };

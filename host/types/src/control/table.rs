@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-/// What a name says about a file.
+/// The content of a file, as its name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
     /// Secrets: neither read nor written.
@@ -21,9 +21,9 @@ pub enum Holds {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Group {
-    /// What the names have in common, as the documentation shows it.
+    /// The subject that the names have in common, as the documentation shows it.
     pub title: &'static str,
-    /// What they hold.
+    /// The content of such files.
     pub holds: Holds,
     /// The patterns.
     pub patterns: &'static [&'static str],
@@ -679,7 +679,7 @@ pub const TABLE: &[Group] = &[
     ),
 ];
 
-/// What is read of `.git`: names of commits and branches, and what is in the work tree anyway. Everything else may have
+/// Parts of `.git` that are read: names of commits and branches, and what is in the work tree anyway. Everything else may have
 /// addresses with the tokens of remotes in it.
 pub const HARMLESS_OF_GIT: [&str; 14] = [
     "head",
@@ -698,7 +698,7 @@ pub const HARMLESS_OF_GIT: [&str; 14] = [
     "merge_msg",
 ];
 
-/// What is read of `.opcell`: the rest are runs.
+/// Parts of `.opcell` that are read: the rest are runs.
 pub const OPEN_OF_OPCELL: [&str; 2] = ["workflows", "skills"];
 
 /// Words that say that there is no secret in a file: `.env.example`.
@@ -712,7 +712,7 @@ const SOURCE_ENDINGS: [&str; 44] = [
     "hs", "ml", "clj", "edn", "lua", "md", "mdx", "rst", "html", "css", "wat",
 ];
 
-/// What editors and people add to the name of a copy that they leave beside a file.
+/// Endings that editors and people add to the name of a copy that they leave beside a file.
 const COPY_ENDINGS: [&str; 11] =
     ["~", "#", ".bak", ".backup", ".old", ".orig", ".save", ".copy", ".swp", ".swo", ".tmp"];
 
@@ -745,7 +745,7 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
     index
 });
 
-/// What the table says about the name at `at`, a part of a path of plain names; the strictest of what applies.
+/// The entry of the table for the name at `at`, a part of a path of plain names; the strictest of what applies.
 pub(super) fn holds(names: &[String], at: usize) -> Option<Holds> {
     let name = names.get(at)?.as_str();
     let is_last = at + 1 == names.len();
@@ -773,7 +773,7 @@ pub(super) fn holds(names: &[String], at: usize) -> Option<Holds> {
     }
 }
 
-/// Whether the names before `at` are those of the pattern.
+/// Returns `true` if the names before `at` are those of the pattern.
 fn follows(pattern: &[&str], names: &[String], at: usize) -> bool {
     let before = names.get(..at).unwrap_or_default();
     let mut wanted = pattern.iter().rev().skip(1);
@@ -830,7 +830,7 @@ fn originals(name: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a name matches a pattern: `*` any characters, `?` one. Linear in memory, and in the worst case the product of
+/// Matches a name with a pattern: `*` any characters, `?` one. Linear in memory, and in the worst case the product of
 /// both lengths in time.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());

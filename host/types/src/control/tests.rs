@@ -1,4 +1,4 @@
-//! Which names are refused, and which are not.
+//! Names that are refused, and names that are not.
 
 use super::*;
 

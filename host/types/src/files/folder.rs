@@ -16,7 +16,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Who may read what is made.
+/// The readers of a file or folder that is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// Its owner alone: mode 0600, and 0700 for folders.
@@ -80,7 +80,7 @@ impl Folder {
         Self::open(there)?.make_below(missing, readers)
     }
 
-    /// Where it is, as it was opened.
+    /// Its path, as it was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -266,7 +266,7 @@ fn parent(path: &Path) -> io::Result<(Folder, OsString)> {
     Ok((folder, name.to_owned()))
 }
 
-/// What leads up from the working directory, and what lies below that.
+/// Splits a path into the part that leads up from the working directory, and the part below that.
 fn split(path: &Path) -> (PathBuf, PathBuf) {
     let (mut base, mut below) = (PathBuf::new(), PathBuf::new());
     for component in path.components() {

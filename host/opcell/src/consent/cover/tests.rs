@@ -1,4 +1,4 @@
-//! What a command is made of, and what counts as a change of it.
+//! The parts of commands, and changes of them.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ fn ground(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
     (folder, root)
 }
 
-/// Whether the digest notices a change of a file.
+/// Returns `true` if the digest notices a change of a file.
 fn notices(root: &Path, command: &[&str], file: &str) -> bool {
     let server = server(root, command);
     let before = Cover::of(&server, root);
