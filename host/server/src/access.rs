@@ -70,7 +70,7 @@ impl Own {
 
 impl Access {
     /// The store whose tokens are required now.
-    fn required(&self) -> Option<&TokenStore> {
+    pub(crate) fn required(&self) -> Option<&TokenStore> {
         match self {
             Self::Open => None,
             Self::Own(own) => own.project(),

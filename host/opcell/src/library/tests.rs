@@ -26,12 +26,10 @@ async fn a_workflow_of_the_project_takes_the_place_of_one_of_the_user() {
         (project.path().join(".opcell/workflows"), "project"),
     ] {
         says(&folder, "all.edn", what);
-        let host = Host::builder().config(Config {
-            default_workflows: folders_of_user(home.path()),
-            workflows: folders_of_project(project.path()),
-            ..Config::empty(project.path().into())
-        });
-        let host = host.build().await.unwrap();
+        let mut config = Config::empty(project.path().into());
+        config.default_workflows = folders_of_user(home.path());
+        config.workflows = folders_of_project(project.path());
+        let host = Host::builder().config(config).build().await.unwrap();
         assert_eq!(result(&host, &host.open("all").unwrap()).await, Value::from(what));
     }
 }

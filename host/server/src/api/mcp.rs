@@ -2,7 +2,7 @@
 
 use super::App;
 use crate::{
-    access::{Access, Running, Standing, tokens::Scope},
+    access::{Running, Standing, tokens::Scope},
     mcp::McpServer,
     problem::Problem,
     tenant::Tenants,
@@ -170,9 +170,9 @@ pub(super) async fn mcp(
             None
         }
         None if request.method() == Method::POST => {
-            let most = match app.access {
-                Access::Open => MOST_SESSIONS,
-                Access::Tokens(_) => MOST_SESSIONS_OF_TOKEN,
+            let most = match app.access.required() {
+                None => MOST_SESSIONS,
+                Some(_) => MOST_SESSIONS_OF_TOKEN,
             };
             Some(service.open(caller, most).await?)
         }

@@ -160,6 +160,7 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
                     data: Data::from(user.as_str()),
                     by: None,
                     key: None,
+                    question: None,
                 };
                 engine.send(&id, &said).await.map_err(broken)?;
                 engine.resume(&id, ResumeOptions { detach: true, ..ResumeOptions::default() }).await
