@@ -28,7 +28,7 @@ fn is_picture(c: char) -> bool {
 
 /// `true` if a letter is of a script whose words are written with joiners.
 fn is_joined_script(c: char) -> bool {
-    matches!(c, '\u{600}'..='\u{dff}') && c.is_alphanumeric()
+    matches!(c, '\u{600}'..='\u{dff}') && !is_invisible(c)
 }
 
 /// The characters of a text, with every one that a person does not see as U+FFFD.

@@ -42,6 +42,13 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
     })
 }
 
+/// The fault of a message of a known method whose parameters are no object.
+pub(super) fn not_an_object(message: &Json) -> Option<String> {
+    let method = message.get("method")?.as_str().filter(|method| KNOWN.contains(method))?;
+    let params = message.get("params").filter(|params| !params.is_object() && !params.is_null())?;
+    Some(format!("`params` of {method} must be an object, and is {}", kind(params)))
+}
+
 fn kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

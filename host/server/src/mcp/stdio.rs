@@ -152,6 +152,15 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
     fn message(&mut self, message: Json, batch: Option<u64>) {
         let id = message.get("id").cloned().unwrap_or_default();
         let is_asked = message.get("id").is_some() || !message.is_object();
+        // The library takes these for no request at all.
+        if let Some(wrong) = params::not_an_object(&message).filter(|_| is_asked) {
+            if let Some(batch) = batch {
+                self.out.open().lacks_one_more(batch);
+            }
+            let error = ErrorData::invalid_params(wrong, None);
+            self.pending.push_back(Pending::Refusal(refusal(&id, &error), batch));
+            return;
+        }
         let read = match serde_json::from_value::<ClientJsonRpcMessage>(message) {
             Ok(JsonRpcMessage::Request(request)) => match params::wrong_in(&request.request) {
                 Some(wrong) => Err(ErrorData::invalid_params(wrong, None)),
