@@ -23,6 +23,13 @@ struct Place {
     folder: tempfile::TempDir,
 }
 
+/// The digest that a command asks consent for: on a terminal, an author would answer a question instead.
+fn consent(output: &Output) -> Option<String> {
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let (_, asked) = said.split_once("`--trust ")?;
+    asked.split_once('`').map(|(digest, _)| digest.to_owned())
+}
+
 impl Place {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
@@ -35,7 +42,11 @@ impl Place {
             command.env(name, user.join(name));
         }
         command.env_remove("OPCELL_CACHE").current_dir(self.folder.path().join(folder)).args(arguments);
-        command.output().unwrap()
+        let output = command.output().unwrap();
+        match consent(&output) {
+            Some(digest) => command.env("OPCELL_TRUST", digest).output().unwrap(),
+            None => output,
+        }
     }
 
     /// Runs a command that must succeed, and gives its stdout.

@@ -165,7 +165,7 @@ fn a_reader_gets_every_event_once_and_resumes_after_the_last() {
     assert!(rest.starts_with("id: 4\n") && rest.contains("event: run-finished"), "{rest}");
     let end = expected.len().to_string();
     let (status, _, nothing) = server.send("GET", "/v1/default/runs/r1/events", &[accept, ("Last-Event-ID", &end)], "");
-    // With 200, a browser would ask again every three seconds for ever.
+    // With 200, a browser would ask again every three seconds without end.
     assert_eq!((status, nothing.as_str()), (204, ""));
 }
 

@@ -230,7 +230,7 @@ pub enum Question {
         /// The step after those that it belongs to, such as `review/law` or `each[2]`.
         #[serde(default)]
         path: Arc<str>,
-        /// How often the step has been entered, from 1.
+        /// The number of times that the step has been entered, from 1.
         #[serde(default)]
         visit: u32,
         /// An approval of this name was answered before: the name alone does not say which is meant.

@@ -119,7 +119,7 @@ pub struct StepTrace {
     /// What it names: an operation, a workflow, a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Arc<str>>,
-    /// How often the step has been entered, from 1.
+    /// The number of times that the step has been entered, from 1.
     pub visit: u32,
     /// Position of the element, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,7 @@ use tokens::{Scope, TokenStore};
 /// How often it is looked whether a token still holds to which nothing is sent.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Who may send requests to a server.
+/// The callers that a server accepts.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Access {
@@ -78,7 +78,7 @@ impl Access {
         }
     }
 
-    /// Whether a browser may do without logging in.
+    /// Returns `true` if a browser needs no login.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }

@@ -29,7 +29,7 @@ impl Peer {
         self.0.ip()
     }
 
-    /// Whether it is a program of the user that runs this server, as far as the system says. `own` is where the server
+    /// Returns `true` if it is a program of the user that runs this server, as far as the system says. `own` is where the server
     /// listens.
     pub(crate) fn is_own_user(&self, own: SocketAddr) -> bool {
         is_of_own_user(self.0, own)
@@ -50,7 +50,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Whether the socket at the other end of a loopback connection belongs to the user of this process.
+/// Returns `true` if the socket at the other end of a loopback connection belongs to the user of this process.
 #[cfg(target_os = "linux")]
 fn is_of_own_user(peer: SocketAddr, own: SocketAddr) -> bool {
     let is_loopback = peer.ip().to_canonical().is_loopback() && own.ip().to_canonical().is_loopback();

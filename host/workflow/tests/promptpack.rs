@@ -782,7 +782,7 @@ mod published {
     }
 
     #[test]
-    fn a_rule_that_cannot_be_kept_is_an_error_and_a_default_that_breaks_one_a_warning() {
+    fn a_rule_that_cannot_be_enforced_is_an_error_and_a_default_that_breaks_one_a_warning() {
         let look =
             variable(json!({"name": "v", "type": "string", "required": true, "validation": {"pattern": "(?<=a)b"}}));
         assert_eq!(codes(&look, Severity::Error), ["unenforced-validation"]);

@@ -129,7 +129,7 @@ fn verdict_json(
 fn taken_for(document: &Document) -> Option<String> {
     let name = document.source.name();
     Some(match document.language? {
-        Language::WorkflowSkill if !has_ending(name, &["yaml", "yml"]) => "WorkflowSkill".to_owned(),
+        Language::WorkflowSkill if !has_extension(name, &["yaml", "yml"]) => "WorkflowSkill".to_owned(),
         Language::PsiMarkdown => {
             let session = document.ir.as_ref().and_then(|ir| ir.steps.first()).map(|step| &step.form);
             match session {
@@ -149,7 +149,7 @@ fn taken_for(document: &Document) -> Option<String> {
     })
 }
 
-fn has_ending(name: &str, endings: &[&str]) -> bool {
+fn has_extension(name: &str, endings: &[&str]) -> bool {
     let ending = Path::new(name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     endings.iter().any(|known| ending.eq_ignore_ascii_case(known))
 }

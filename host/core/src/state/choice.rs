@@ -5,7 +5,7 @@ use crate::{event::EffectId, outcome::Question};
 use opcell_types::Denial;
 use std::sync::Arc;
 
-/// What an answer says of the question that it is for.
+/// The question that an answer names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted<'a> {
     /// The name of an approval, or what is to be granted.
@@ -30,7 +30,7 @@ pub struct AskedApproval {
 /// A grant that a run asks for, by every call that was refused the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedGrant {
-    /// What was refused.
+    /// The refused call.
     pub denial: Denial,
     /// The calls, each with the ID of its question.
     pub calls: Vec<(EffectId, Arc<str>)>,

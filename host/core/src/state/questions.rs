@@ -106,19 +106,19 @@ impl State {
         of.map(|granted| granted.remedy.clone()).collect()
     }
 
-    /// Whether anything of this kind, `approval` or `grant`, was answered before.
+    /// Returns `true` if anything of this kind, `approval` or `grant`, was answered before.
     #[must_use]
     pub fn has_answered(&self, kind: &str) -> bool {
         self.answered.iter().any(|key| key.strip_prefix(kind).is_some_and(|rest| rest.starts_with(' ')))
     }
 
-    /// Whether the run asks this now.
+    /// Returns `true` if the run asks this now.
     #[must_use]
     pub fn asks(&self, question: &str) -> bool {
         self.questions().iter().any(|asked| asked.id().is_some_and(|id| **id == *question))
     }
 
-    /// Whether an effect asks this now.
+    /// Returns `true` if an effect asks this now.
     #[must_use]
     pub fn asks_of(&self, wanted: EffectId, question: &str) -> bool {
         self.questions()
@@ -126,7 +126,7 @@ impl State {
             .any(|asked| matches!(asked, Question::Grant { effect, id, .. } if *effect == wanted && **id == *question))
     }
 
-    /// Whether a signal is for what a frame waits for: it is for nothing in particular, or for this question.
+    /// Returns `true` if a signal answers what a frame waits for: it is for nothing in particular, or for this question.
     pub(crate) fn is_for(&self, signal: &Signal, frame: FrameId) -> bool {
         signal.question.as_ref().is_none_or(|question| self.question_of(frame).is_some_and(|id| id == *question))
     }
@@ -156,7 +156,7 @@ impl State {
         parts.join("/")
     }
 
-    /// How often the step of a frame has been entered, and how often it has been tried since.
+    /// The number of times that the step of a frame has been entered, and how often it has been tried since.
     fn visit_of(&self, frame: FrameId) -> (u32, u32) {
         let attempt = self.frames.get(&frame).and_then(Frame::work).map_or(0, |work| work.attempt);
         let of = |frame: &Frame| match &frame.body {

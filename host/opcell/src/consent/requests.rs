@@ -590,7 +590,8 @@ mod tests {
             let text = format!("[mcp.m]\ncommand = [\"sh\", \"-c\", \"{}; touch PWNED\"]", "x".repeat(length));
             Requests::of(&Config::parse("opcell.toml", text, folder.path()).unwrap())
         };
-        assert!(of(3_000).iter().all(|request| request.what.contains("; touch PWNED' in ")));
+        let shown: Vec<String> = of(3_000).iter().map(|request| request.what.to_string()).collect();
+        assert!(shown.iter().all(|line| line.contains("; touch PWNED'")), "{shown:?}");
         assert!(of(3_000).check_lengths().is_ok());
         assert_eq!(of(5_000).check_lengths().unwrap_err().diagnostics[0].code, "request-too-long");
     }

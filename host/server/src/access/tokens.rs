@@ -116,7 +116,7 @@ impl TokenStore {
         Self { file: tokens.join(format!("{name}.json")), marks, read: Arc::default() }
     }
 
-    /// Whether the project has tokens, or had one once: then every request needs one, also when the list is empty or
+    /// Returns `true` if the project has tokens, or had one once: then every request needs one, also when the list is empty or
     /// gone. What cannot be looked up counts as yes.
     #[must_use]
     pub fn is_in_use(&self) -> bool {

@@ -115,7 +115,7 @@ pub(crate) async fn stream(
         Some(last) if after > 0 => last.event.kind() == "run-finished",
         _ => false,
     };
-    // The way of the HTML standard to tell an `EventSource` that there is no more: it would connect again for ever.
+    // The way of the HTML standard to tell an `EventSource` that there is no more: otherwise it keeps reconnecting.
     if is_over {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }

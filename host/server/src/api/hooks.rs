@@ -36,10 +36,10 @@ use utoipa::ToSchema;
 /// Bytes of an ordinary request of a webhook.
 const SMALL_BODY: u64 = 64 << 10;
 
-/// How long a sender that is not known yet may take for a body.
+/// The time that a sender that is not known yet may take for a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
 
-/// What a request set off.
+/// The effect of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SetOff {
     /// The run that was started, or that received the signal.

@@ -84,7 +84,7 @@ pub(super) fn sign(secret: &[u8], parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
     Some(mac)
 }
 
-/// Whether any secret gives any of the signatures; compared in constant time.
+/// Returns `true` if any secret gives any of the signatures; compared in constant time.
 fn is_signed(secrets: &[Vec<u8>], parts: &[&[u8]], given: &[Vec<u8>]) -> bool {
     secrets.iter().any(|secret| {
         let mac = sign(secret, parts);
