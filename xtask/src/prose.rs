@@ -64,7 +64,8 @@ pub fn prose(rest: &[String]) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     let grown = grown(&found, &ceilings);
-    if !grown.is_empty() && !(rest == ["--save"] && ceilings.is_empty()) {
+    let begins_anew = rest == ["--save"] && ceilings.is_empty();
+    if !grown.is_empty() && !begins_anew {
         bail!(
             "{}\n`cargo xtask prose --list CRATE` prints each place; docs/glossary.md, *Style*, says how to write it",
             grown.trim_end()

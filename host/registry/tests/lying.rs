@@ -251,10 +251,10 @@ async fn the_webassembly_manifest_of_an_image_list_is_pulled_by_its_digest() {
     let answer = move |list: Vec<u8>| {
         let at = at.clone();
         move |path: &str| match path {
-            path if path.ends_with(&at) => ok(manifest()),
             path if path.contains("/manifests/sha256-") || path.contains("/referrers/") => {
                 Answer::Whole("404 Not Found", String::new(), Vec::new())
             }
+            path if path.ends_with(&at) => ok(manifest()),
             path if path.contains("manifests") => ok(list.clone()),
             _ => ok("component"),
         }

@@ -394,7 +394,6 @@ impl Plugin {
     }
 
     /// A cell's call, its arguments, and the check of these.
-    #[expect(clippy::type_complexity, reason = "three things that are used at once")]
     fn call(
         &self,
         shard: &EngineShard,

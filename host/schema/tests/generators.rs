@@ -1,6 +1,7 @@
 //! The schemas that servers of the official MCP SDKs list for types of zod 3, zod 4, valibot and pydantic: all of them
 //! load. They are made by the real libraries, from npm and PyPI.
 
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
 use opcell_schema::Schema;
@@ -89,10 +90,11 @@ fn every_schema_of_zod_and_valibot_through_the_typescript_sdks_loads() {
     let made: Value = serde_json::from_slice(&made).unwrap();
     let (loaded, warned) = load(&made);
     assert!(loaded > 1_500, "{loaded}");
-    // Only patterns are left to the servers.
-    for warning in &warned {
-        assert!(warning.contains("the pattern") || warning.contains("depends on"), "{warning}");
-    }
+    // Only patterns are left to the servers, and the empty `anyOf` that zod writes for a tuple without items.
+    let expected = ["the pattern", "depends on", "it is [], expected a list of schemas"];
+    let others = warned.iter().filter(|warning| !expected.iter().any(|expected| warning.contains(expected)));
+    let others: Vec<_> = others.collect();
+    assert!(others.is_empty(), "{others:?}");
     eprintln!("{loaded} schemas of the TypeScript SDKs loaded, {} keywords are not checked", warned.len());
     let takes = |by: &str, name: &str, value: &Value| {
         let schema = Schema::compile_leniently(&made[by][name]["inputSchema"]).unwrap();

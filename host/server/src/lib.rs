@@ -10,6 +10,7 @@
 //! **Out**: responses, in the order in which a request meets the modules: [`access`], then [`api`], [`mcp`] or the
 //! page, the run's [`feed`], and a [`problem`] where something is wrong.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 #![allow(clippy::result_large_err, reason = "a problem is made once per refused request, and then written")]
 
 pub mod access;

@@ -88,8 +88,8 @@ pub fn without_blocks(text: &str) -> String {
 pub fn anchors(text: &str) -> Vec<String> {
     let text = without_blocks(text);
     let mut anchors: Vec<String> = Vec::new();
+    let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
     for line in text.lines().filter(|line| line.starts_with('#')) {
-        let link = Regex::new(r"\[([^\]]*)\]\([^)]*\)").unwrap();
         let title = link.replace_all(line.trim_start_matches('#').trim(), "$1").to_lowercase();
         let kept: String = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect();
         let anchor = kept.replace(' ', "-");

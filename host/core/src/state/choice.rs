@@ -103,6 +103,7 @@ impl State {
     ///
     /// # Errors
     /// When it is for none, or may be for another.
+    #[expect(clippy::result_large_err, reason = "it is asked once for each answer of a person")]
     pub fn chosen_grant(&self, wanted: &Wanted<'_>) -> Result<AskedGrant, NotChosen<AskedGrant>> {
         let mut found: Vec<AskedGrant> = Vec::new();
         let mut is_again = false;
