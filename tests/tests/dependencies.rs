@@ -47,9 +47,9 @@ fn locked() -> BTreeMap<String, BTreeSet<String>> {
 /// What the crates of the product name, without what only their builds and tests need.
 fn direct() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for entry in fs::read_dir(root().join("host")).unwrap() {
-        let path = entry.unwrap().path().join("Cargo.toml");
-        let manifest: toml_edit::DocumentMut = fs::read_to_string(path).unwrap().parse().unwrap();
+    let folders = fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path());
+    for folder in folders.filter(|path| path.is_dir()) {
+        let manifest: toml_edit::DocumentMut = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
         let targets = manifest.get("target").and_then(|targets| targets.as_table()).into_iter().flatten();
         let of_targets = targets.filter_map(|(_, target)| target.get("dependencies")?.as_table());
         let own = manifest.get("dependencies").and_then(|own| own.as_table());

@@ -133,6 +133,7 @@ pub mod layers {
     pub use opcell_journal as journal;
     pub use opcell_registry as registry;
     pub use opcell_sandbox as sandbox;
+    pub use opcell_schema as schema;
     pub use opcell_session as session;
     pub use opcell_tools as tools;
     pub use opcell_types as types;
