@@ -170,7 +170,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
                 None => Ok(JsonRpcMessage::Request(request)),
             },
             Ok(message) => Ok(message),
-            Err(_) => Err(ErrorData::invalid_request("this is no request of JSON-RPC 2.0", None)),
+            Err(_) => Err(ErrorData::invalid_request("this is not a JSON-RPC 2.0 request", None)),
         };
         match read {
             Ok(JsonRpcMessage::Notification(notification)) => {
