@@ -12,9 +12,9 @@ use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
 };
 use opcell_engine::{Engine, Program, RunOptions, Status};
+use opcell_ir::SourceFile;
 use opcell_promptpack_reference::StateMachine;
 use opcell_types::Value;
-use opcell_workflow::SourceFile;
 use opcell_workflow::promptpack::template::{Variables, render};
 use opcell_workflow::promptpack::{self, Spec};
 use std::alloc::{GlobalAlloc, Layout};
@@ -148,7 +148,7 @@ fn restless() -> Arc<Program> {
     Program::new(promptpack::compile(&SourceFile::new("restless.pack.json", pack)).ir.unwrap()).unwrap()
 }
 
-/// What a transition of a run costs, from one model round to the next, the conversation going on all the while.
+/// The cost of a transition of a run, from one model round to the next, while the conversation continues.
 fn runs() {
     println!("\ntransitions   µs/transition   bytes kept by the run and its journal");
     let empty = LIVE.load(Relaxed);

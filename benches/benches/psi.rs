@@ -6,8 +6,9 @@
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use opcell_ir::{SourceFile, ir::PromptMode};
 use opcell_session::prompt::{Entry, PromptParts, assemble};
-use opcell_workflow::{SourceFile, companions::NoCompanions, document, ir::PromptMode};
+use opcell_workflow::{companions::NoCompanions, document};
 use std::{hint::black_box, path::PathBuf};
 
 #[global_allocator]

@@ -12,13 +12,13 @@ use opcell_engine::{
     Engine, Program, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     expr::{Context, Expression},
     ir::TransformOperation,
     transform,
-    workflowskill::{parse_workflow_yaml, validate_workflow_skill},
 };
+use opcell_types::Value;
+use opcell_workflow::workflowskill::{parse_workflow_yaml, validate_workflow_skill};
 use std::{fmt::Write as _, hint::black_box, sync::Arc};
 use tokio::runtime::Runtime;
 

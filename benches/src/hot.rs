@@ -1,4 +1,4 @@
-//! What runs for every document, step and prompt: the paths that the criterion suite times and that `hot_paths` counts
+//! The work of every document, step and prompt: the paths that the criterion suite times and that `hot_paths` counts
 //! instructions of.
 
 use crate::work::{self, Nothing};
@@ -9,15 +9,14 @@ use opcell_engine::{
     event::Timestamp,
     ports::{SystemTimer, Timer},
 };
+use opcell_ir::{
+    SourceFile,
+    expr::{Context, Expression},
+};
 use opcell_journal::SqliteJournal;
 use opcell_session::prompt::{self, Entry, PromptParts};
 use opcell_types::Value;
-use opcell_workflow::{
-    SourceFile,
-    companions::NoCompanions,
-    document,
-    expr::{Context, Expression},
-};
+use opcell_workflow::{companions::NoCompanions, document};
 use std::{hint::black_box, sync::Arc};
 
 /// One path, to be run as often as someone likes.

@@ -181,7 +181,8 @@ pub fn pack(states: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opcell_workflow::{SourceFile, companions::NoCompanions, document};
+    use opcell_ir::SourceFile;
+    use opcell_workflow::{companions::NoCompanions, document};
 
     #[test]
     fn every_document_compiles() {

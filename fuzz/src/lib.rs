@@ -1,6 +1,7 @@
 //! What must be true of every document, whatever its text.
 
-use opcell_workflow::{Compiled, SourceFile, WorkflowIr, document, companions::NoCompanions};
+use opcell_ir::{Compiled, SourceFile, WorkflowIr};
+use opcell_workflow::{document, companions::NoCompanions};
 
 /// Compiles `text` as the document `name`: it must not panic, every finding must point into the text, a document
 /// without an error must have an execution model, and that model must be the same after it was written and read.

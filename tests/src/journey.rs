@@ -14,8 +14,8 @@ use opcell_engine::{
         Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
     },
 };
+use opcell_ir::{WorkflowIr, names::Outcome};
 use opcell_types::{CallContext, ToolDescription, Value};
-use opcell_workflow::{WorkflowIr, names::Outcome};
 use std::sync::Arc;
 
 /// The operation that a cell performs where there are cells; elsewhere it returns its arguments.
@@ -30,7 +30,7 @@ pub fn program() -> Result<Arc<Program>> {
     Ok(Program::new(Arc::new(ir))?)
 }
 
-/// What a run of the workflow is given.
+/// Returns the input of a run of the workflow.
 ///
 /// # Errors
 /// When it is not JSON.
@@ -38,7 +38,7 @@ pub fn input() -> Result<Value> {
     Value::from_json(r#"{"xs": [1, 2, 3]}"#).context("the input")
 }
 
-/// What repeating an operation does.
+/// Returns the effect of repeating an operation.
 #[must_use]
 pub fn effects(operation: &str) -> Effects {
     match operation {
@@ -57,7 +57,7 @@ pub trait Witness: Send + Sync {
 
 /// Operations, judges, models and workflows.
 pub struct World<W> {
-    /// Who sees what happens.
+    /// The witness of everything that happens.
     pub witness: W,
     cells: Option<Arc<dyn Operations>>,
     inner: Arc<WorkflowIr>,

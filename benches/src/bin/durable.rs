@@ -1,4 +1,4 @@
-//! What durability costs: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY] [--only NAME,…]`.
+//! The cost of durability: `cargo run --release -p opcell-benches --bin durable [-- DIRECTORY] [--only NAME,…]`.
 //!
 //! Steps per second of runs in an SQLite journal beside the bare store that appends the same records in the same
 //! transactions with the same fsync policy; latency of short runs, beside what one wait for the disk takes; resuming
@@ -11,12 +11,12 @@ use opcell_engine::{
     Engine, Program, ResumeOptions, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
+use opcell_ir::WorkflowIr;
 use opcell_journal::{
     Append, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
     SqliteJournal,
 };
 use opcell_types::Value;
-use opcell_workflow::WorkflowIr;
 use std::{
     fs,
     io::Write as _,
@@ -242,7 +242,7 @@ async fn parallel_runs(place: &Place, operation: &str) -> Result<()> {
     Ok(())
 }
 
-/// What every transaction waits for, whoever keeps the store: a page more in a log, on the disk.
+/// Waits as every transaction does, whoever keeps the store: for a page more in a log, on the disk.
 fn wait_for_the_disk(place: &Place) -> Result<()> {
     let mut file = fs::File::create_new(place.file())?;
     let mut times = Vec::new();
@@ -331,7 +331,7 @@ async fn suspended(place: &Place, runs: usize) -> Result<()> {
     Ok(())
 }
 
-/// What can be measured by itself.
+/// The groups that can be measured by themselves.
 const GROUPS: [&str; 5] = ["one", "parallel", "latency", "resume", "suspended"];
 
 #[tokio::main]

@@ -1,6 +1,6 @@
-//! What many runs cost on PostgreSQL: `cargo run --release -p opcell-benches --bin scale [-- WHAT… [--dbos PROGRAM]]`,
-//! WHAT being any of `steps`, `failover`, `idle` and `claims`, all by default. `docs/scale.md` says what follows from
-//! the figures.
+//! The cost of many runs on PostgreSQL: `cargo run --release -p opcell-benches --bin scale [-- WHAT… [--dbos
+//! PROGRAM]]`, WHAT being any of `steps`, `failover`, `idle` and `claims`, all by default. `docs/scale.md` says what
+//! follows from the figures.
 //!
 //! Durable steps per second at 1, 10, 100 and 1,000 runs at once beside pgbench's commits of single rows on the same
 //! server, and beside the same steps in DBOS where its program is given (`benches/dbos`); the time from the death of an
@@ -14,10 +14,10 @@ use opcell_engine::{
     ports::{Call, Effects, Operations, Reply, Success},
     worker::{Worker, WorkerOptions},
 };
+use opcell_ir::WorkflowIr;
 use opcell_journal::{Cut, Journal as _, NewRun, RunId};
 use opcell_journal_postgres::{PostgresJournal, scratch::Server};
 use opcell_types::Value;
-use opcell_workflow::WorkflowIr;
 use std::{
     fs,
     process::Command,
@@ -36,7 +36,7 @@ const STEPS: [(usize, usize); 4] = [(1, 400), (10, 100), (100, 40), (1_000, 10)]
 /// Connections to the server, ours and DBOS's.
 const CONNECTIONS: &str = "8";
 
-/// How long pgbench measures, in seconds.
+/// The time that pgbench measures, in seconds.
 const PGBENCH: &str = "5";
 
 const FAILOVERS: usize = 5;

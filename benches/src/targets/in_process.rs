@@ -1,4 +1,4 @@
-//! What runs in this process, without a cell.
+//! Measurements in this process, without a cell.
 
 use super::{Bound, Target};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
 };
 use anyhow::{Context as _, Result};
 use opcell_engine::{Engine, Program};
+use opcell_ir::{expr::Context, ir::TransformOperation, transform};
 use opcell_journal::SqliteJournal;
 use opcell_types::Value;
-use opcell_workflow::{expr::Context, ir::TransformOperation, transform};
 use std::{sync::Arc, time::Instant};
 
-/// How many elements the `each` has whose memory is looked at.
+/// The number of elements of the `each` whose memory is looked at.
 const ELEMENTS: i64 = 100_000;
 
 /// Transforms.
@@ -65,7 +65,7 @@ pub fn transforms() -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// What the engine itself takes, with operations that do nothing and a journal in memory.
+/// Returns the cost of the engine itself, with operations that do nothing and a journal in memory.
 ///
 /// # Errors
 /// When a run does not complete.
@@ -97,7 +97,7 @@ pub async fn engine() -> Result<Vec<Target>> {
     ])
 }
 
-/// What a run over many elements leaves in memory, beside the text of its results.
+/// Returns the memory that a run over many elements leaves, beside the text of its results.
 ///
 /// # Errors
 /// When the run does not complete.

@@ -57,9 +57,9 @@ use opcell::{
     report::Rejected,
 };
 use opcell_engine::RunError;
+use opcell_ir::Diagnostic;
 use opcell_journal::JournalError;
 use opcell_types::files::leads_out;
-use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, process::ExitCode};
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 

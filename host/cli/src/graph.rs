@@ -13,7 +13,7 @@ mod tests;
 pub use path::{Path, Taken};
 pub use svg::Undrawable;
 
-use opcell_workflow::{
+use opcell_ir::{
     WorkflowIr,
     ir::{DelegateTarget, Form, Goto, Judge, Orchestration, Route, RunLimits, Step},
     names::Outcome,
@@ -242,7 +242,7 @@ fn continuations(workflow: &WorkflowIr) -> Vec<Target> {
 }
 
 /// The groups of steps that a step runs in its own place.
-fn groups(step: &Step) -> Vec<&[opcell_workflow::ir::StepName]> {
+fn groups(step: &Step) -> Vec<&[opcell_ir::ir::StepName]> {
     match &step.form {
         Form::Branch { branch } if !branch.in_place => vec![&branch.then, &branch.otherwise],
         Form::Parallel { parallel } => parallel.branches.iter().map(Vec::as_slice).collect(),
@@ -269,7 +269,7 @@ impl Edges<'_> {
         }
         match &step.form {
             Form::Branch { branch } => {
-                let to = |group: &[opcell_workflow::ir::StepName]| match group.first() {
+                let to = |group: &[opcell_ir::ir::StepName]| match group.first() {
                     Some(first) => self.by_name(first),
                     None => after,
                 };

@@ -1,13 +1,13 @@
-//! What an effect is given and what it gives back: plain data, so that any driver can perform it.
+//! The arguments and the results of effects: plain data, so that any driver can perform them.
 
 use crate::{
     conversation::{Message, Messages, ToolCallRequest, Usage},
     failure::Failure,
     receipt::Receipt,
 };
+use opcell_ir::ir;
 pub use opcell_types::{CallContext as EffectContext, Verdict};
 use opcell_types::{ToolDescription, Value, denial::Remedy};
-use opcell_workflow::ir;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ pub struct Call {
     pub id: Arc<str>,
     /// An object.
     pub arguments: Value,
-    /// Where in the run.
+    /// The place in the run.
     pub context: EffectContext,
     /// Narrower than the grant.
     pub capabilities: Option<Box<ir::CapabilityNarrowing>>,
-    /// What the plugin was granted at a person's word since the run began.
+    /// The remedies that a person granted to the plugin since the run began.
     pub granted: Vec<Remedy>,
     /// Milliseconds for this attempt, if the step says.
     pub timeout_ms: Option<u64>,
 }
 
-/// What an operation returned.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Success {
@@ -54,9 +54,9 @@ pub struct Success {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Reply<T> {
-    /// How it ended.
+    /// The result.
     pub result: Result<T, Failure>,
-    /// What it used and touched, if anything ran.
+    /// The receipt, if anything ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
 }
@@ -71,15 +71,15 @@ impl<T> From<Result<T, Failure>> for Reply<T> {
 /// A session to open.
 #[derive(Debug, Clone)]
 pub struct OpenSession {
-    /// Where in the run.
+    /// The place in the run.
     pub context: EffectContext,
-    /// What the step or the judge declares, its system prompt's variables rendered.
+    /// The session that the step or the judge declares, its system prompt's variables rendered.
     pub session: ir::Session,
-    /// Whether it is a judge's.
+    /// `true` if it is a judge's.
     pub judge: bool,
     /// Tools that the engine adds, such as a transition tool; the core answers their calls itself.
     pub engine_tools: Vec<ToolDescription>,
-    /// What sessions of this run inherit from the delegating step.
+    /// The settings that sessions of this run inherit from the delegating step.
     pub inherited: Option<ir::Session>,
 }
 
@@ -94,7 +94,7 @@ pub struct OpenedSession {
     pub sections: Value,
     /// Models to try, best first.
     pub models: Vec<String>,
-    /// What the model may call; enforced when it does.
+    /// The tools that the model may call; enforced when it does.
     pub tools: Vec<ToolDescription>,
     /// Temperature, thinking level and the like, as the session declares them.
     pub settings: ir::Session,
@@ -102,8 +102,8 @@ pub struct OpenedSession {
     /// once. All others are made one after the other, so that each sees what the ones before it did.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parallel_tools: Vec<String>,
-    /// What sessions of workflows that this session's model calls may have at most: `tools`, `skills`, `extensions` and
-    /// `workflows` only. Absent: nothing is narrowed.
+    /// The most that sessions of workflows that this session's model calls may have: `tools`, `skills`, `extensions`
+    /// and `workflows` only. Absent: nothing is narrowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowing: Option<Box<ir::Session>>,
 }
@@ -111,11 +111,11 @@ pub struct OpenedSession {
 /// One question to a model.
 #[derive(Debug, Clone)]
 pub struct ModelRound {
-    /// Where in the run.
+    /// The place in the run.
     pub context: EffectContext,
     /// The session.
     pub session: Arc<OpenedSession>,
-    /// Which of the session's models.
+    /// The session's model that is asked.
     pub model: String,
     /// The whole conversation so far.
     pub messages: Messages,
@@ -129,13 +129,13 @@ pub struct ModelRound {
 pub struct ModelReply {
     /// Text and tool calls.
     pub message: Message,
-    /// What it used.
+    /// The usage.
     #[serde(default)]
     pub usage: Usage,
-    /// Which model answered.
+    /// The model that answered.
     pub model: String,
-    /// How likely the model's tokens were, where the session asks for it and the provider says it: an array of
-    /// `{token, logprob, top-logprobs: [{token, logprob}]}`.
+    /// The log probabilities of the model's tokens, where the session asks for them and the provider gives them: an
+    /// array of `{token, logprob, top-logprobs: [{token, logprob}]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
 }
@@ -143,13 +143,13 @@ pub struct ModelReply {
 /// A tool call by a model, already checked against the session's tool list.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// Where in the run.
+    /// The place in the run.
     pub context: EffectContext,
     /// The session.
     pub session: Arc<OpenedSession>,
-    /// What is called.
+    /// The call.
     pub request: ToolCallRequest,
-    /// What is left of the limits of the run, and of the steps and workflows around the call: the most that a run may
-    /// use which the call starts.
+    /// The rest of the limits of the run, and of the steps and workflows around the call: the most that a run may use
+    /// which the call starts.
     pub left: ir::RunLimits,
 }

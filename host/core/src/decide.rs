@@ -1,4 +1,4 @@
-//! What comes next: a pure function of the state.
+//! The next decision: a pure function of the state.
 //!
 //! [`decide`] takes the oldest frame that has something to decide and gives the events that say what it decided. Events
 //! that wait for the world are requests; whoever performs them (the shell here, or another durable engine) appends what
@@ -29,15 +29,14 @@ use crate::{
     scope::View,
     state::{Body, Frame, Instance, State},
 };
-use opcell_types::{Source, Value};
-use opcell_workflow::{
+use opcell_ir::{
     expr::{ExprError, Expression},
-    ir::Step,
     resolve::ResolveError,
 };
+use opcell_types::{Source, Value};
 use std::sync::Arc;
 
-/// What comes next.
+/// The next decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// Something was decided: append these, in order, apply them, and ask again.
@@ -118,7 +117,7 @@ fn frame_events(state: &State, id: FrameId, frame: &Frame) -> Vec<Event> {
 pub(crate) use bounds::made;
 pub use bounds::{ValueLimits, accepted};
 
-/// Where a decision is made.
+/// The place of a decision.
 #[derive(Clone, Copy)]
 struct At<'a> {
     state: &'a State,
@@ -210,21 +209,11 @@ fn unresolved(error: &ResolveError) -> Failure {
     Failure { message, ..failed }.with_details(details)
 }
 
-/// What the sequential lifecycle says about an expression without a value: only the problem.
+/// Returns the sequential lifecycle's text for an expression without a value: only the problem.
 fn problem(error: &ResolveError) -> String {
     match error {
         ResolveError::Expression { problem, .. } => problem.clone(),
         other => other.to_string(),
-    }
-}
-
-/// How WorkflowSkill words an input that cannot be resolved.
-fn input_problem(step: &Step, input: &Arc<str>, error: &ResolveError) -> String {
-    match error {
-        ResolveError::Expression { text, problem } => {
-            format!("Step \"{}\" input \"{input}\": failed to resolve expression {text}: {problem}", step.name)
-        }
-        other => format!("Step \"{}\" input \"{input}\": {other}", step.name),
     }
 }
 

@@ -10,25 +10,25 @@ use crate::{
     receipt::{Provider, Receipt},
     state::{Body, Phase, State},
 };
-use opcell_workflow::ir::{Form, Judge, Session, Step};
+use opcell_ir::ir::{Form, Judge, Session, Step};
 use std::{cell::RefCell, sync::Arc};
 
-/// What a driver knows about operations, judges and tools without calling them. None of it changes while a run lasts.
+/// A driver's knowledge of operations, judges and tools, without calling them. None of it changes while a run lasts.
 pub trait Catalogue {
-    /// What repeating an operation does; `None` when there is no such operation.
+    /// Returns the effect of repeating an operation; `None` when there is no such operation.
     fn operation(&self, id: &str) -> Option<Effects>;
 
-    /// Whether there is a judge of this id.
+    /// Returns `true` if there is a judge of this id.
     fn is_judge(&self, id: &str) -> bool;
 
-    /// What repeating a tool call does.
+    /// Returns the effect of repeating a tool call.
     fn tool(&self, name: &str) -> Effects;
 
-    /// Who performs a tool, where that is known.
+    /// Returns the provider of a tool, where that is known.
     fn tool_provider(&self, name: &str) -> Option<Provider>;
 
-    /// Whether a person is asked before a refusal of this operation's call counts, and why the plugin says that it
-    /// needs what it was refused.
+    /// Returns the question to a person before a refusal of this operation's call counts: the plugin's reason for what
+    /// it was refused; `None` if nobody is asked.
     fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
         None
     }
@@ -42,13 +42,13 @@ pub type AskedBecause = Arc<str>;
 pub struct Effect {
     /// Its number.
     pub id: EffectId,
-    /// What to do.
+    /// The task.
     pub task: Task,
     /// Milliseconds after which it counts as failed.
     pub timeout_ms: Option<f64>,
 }
 
-/// What to do.
+/// The task of an effect.
 #[derive(Debug, Clone)]
 pub enum Task {
     /// Run an operation.
@@ -63,12 +63,12 @@ pub enum Task {
     Tool(Box<ToolCall>),
     /// Wait.
     Sleep {
-        /// How long, in milliseconds; fractions count.
+        /// The time, in milliseconds; fractions count.
         ms: f64,
     },
     /// Wait unless the signal comes first.
     Timeout {
-        /// How long, in milliseconds; fractions count.
+        /// The time, in milliseconds; fractions count.
         ms: f64,
     },
     /// Find a workflow.
@@ -119,7 +119,7 @@ impl State {
                 if judge {
                     // A judge has the tools that it declares, and none by default (psi).
                     session.tools.get_or_insert_default();
-                    session.thinking_level.get_or_insert(opcell_workflow::ir::ThinkingLevel::Off);
+                    session.thinking_level.get_or_insert(opcell_ir::ir::ThinkingLevel::Off);
                 }
                 let inherited =
                     self.frames.get(&pending.frame).and_then(|frame| self.instance(frame.instance)?.inherited.clone());
@@ -173,7 +173,7 @@ impl State {
         })
     }
 
-    /// What tells the call of a frame's operation from every other, however often it is repeated.
+    /// Returns the key that tells the call of a frame's operation from every other, however often it is repeated.
     pub(crate) fn invocation_key(&self, frame: FrameId) -> Arc<str> {
         thread_local! {
             /// Kept, so that a key is the only allocation.
@@ -203,7 +203,7 @@ impl State {
         matches!(self.frames.get(&frame).map(|frame| &frame.body), Some(Body::Step(step)) if matches!(step.phase, Phase::Judging(_)))
     }
 
-    /// What the answer of this round must look like; only the last of several prompts asks for it.
+    /// Returns the schema of this round's answer; only the last of several prompts has one.
     fn round_schema(&self, frame: FrameId, step: &Step) -> Option<(String, opcell_types::Value)> {
         let spec = match (&step.judge, self.is_judging(frame)) {
             (Some(Judge::Llm { outputs, .. }), true) => structured_spec(outputs)?,
@@ -220,7 +220,7 @@ impl State {
         Some((name, spec.json_schema.clone()?))
     }
 
-    /// What is left of the step's time for this attempt, and of the run's.
+    /// Returns the rest of the step's time for this attempt, and of the run's.
     fn time_left(&self, frame: FrameId, step: &Step) -> Option<f64> {
         let since = self.frames.get(&frame)?.work().map_or(self.now, |work| work.since);
         let of_step = step.timeout_ms.map(|ms| (ms as f64 - self.now.ms_since(since)).max(0.0));
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// Whether an effect is a call of a pure operation.
+    /// Returns `true` if an effect is a call of a pure operation.
     #[must_use]
     pub fn is_pure_call(&self, id: EffectId, known: &impl Catalogue) -> bool {
         let request = self.request_of(id);
@@ -240,7 +240,7 @@ impl State {
             && self.repeatable(id, known) == Effects::Pure
     }
 
-    /// What repeating an effect would do.
+    /// Returns the effect of repeating an effect.
     #[must_use]
     pub fn repeatable(&self, id: EffectId, known: &impl Catalogue) -> Effects {
         let Some(pending) = self.effects.get(&id) else { return Effects::Pure };

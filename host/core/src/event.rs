@@ -1,4 +1,4 @@
-//! What happens in a run, as the journal keeps it.
+//! The events of a run, as the journal keeps them.
 //!
 //! One schema, [`SCHEMA_VERSION`]; an event is written as `{"kind": {fields}}`. The state of a run is the fold of its
 //! events ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
@@ -14,11 +14,11 @@ use crate::{
     wire,
 };
 use indexmap::IndexMap;
-use opcell_types::{Denial, Value};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{RunLimits, Session},
     names::Outcome,
 };
+use opcell_types::{Denial, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 
@@ -39,7 +39,7 @@ pub struct Recorded {
     pub seq: u64,
     /// When it happened.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -51,8 +51,8 @@ impl Recorded {
         Self { seq, at, event }
     }
 
-    /// What happened, one thing at a time: the event itself, or what one event says of a call that ended at once. The
-    /// parts of one event share its number, and [`State::apply_part`](crate::State::apply_part) folds them.
+    /// Returns the events one at a time: the event itself, or the several that one event of a direct call stands for.
+    /// The parts of one event share its number, and [`State::apply_part`](crate::State::apply_part) folds them.
     pub fn parts(&self) -> impl Iterator<Item = Cow<'_, Self>> {
         let (whole, parts) = match called::parts(self) {
             Some(parts) => (None, Some(parts)),
@@ -62,7 +62,7 @@ impl Recorded {
     }
 }
 
-/// What happened.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Event {
@@ -86,7 +86,7 @@ pub enum Event {
         step: u32,
         /// The step's name.
         name: Arc<str>,
-        /// How often it has been entered, from 1.
+        /// The number of the visit, from 1.
         visit: u32,
     },
     /// A guard was false; the step's outputs are null.
@@ -107,7 +107,7 @@ pub enum Event {
         #[serde(with = "wire")]
         inputs: Value,
     },
-    /// What `each` goes over.
+    /// The start of an `each`, with its list.
     EachStarted {
         /// Frame of the step.
         frame: FrameId,
@@ -151,7 +151,7 @@ pub enum Event {
     GroupFinished {
         /// The group's.
         frame: FrameId,
-        /// What it ended with.
+        /// The result that it ended with.
         result: Settled,
         /// The whole run ends with it: a step inside failed or was an exit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -163,14 +163,14 @@ pub enum Event {
         effect: EffectId,
         /// On whose behalf.
         frame: FrameId,
-        /// What is wanted.
+        /// The request.
         request: Request,
     },
     /// An effect ended.
     Replied {
         /// ID of the effect.
         effect: EffectId,
-        /// How it ended.
+        /// The reply that it ended with.
         reply: Box<EffectReply>,
     },
     /// A step was entered, its one call was made and ended at once, and so did the step: what [`Self::StepEntered`],
@@ -185,7 +185,7 @@ pub enum Event {
         step: u32,
         /// The step's name.
         name: Arc<str>,
-        /// How often it has been entered, from 1.
+        /// The number of the visit, from 1.
         visit: u32,
         /// The call.
         call: Box<Called>,
@@ -217,16 +217,16 @@ pub enum Event {
         /// Its prompt group, if it has several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
-        /// What is added to the conversation; the last one is what is asked.
+        /// The messages that are added to the conversation; the last one is the prompt.
         messages: Vec<Message>,
     },
     /// The engine answered in a conversation itself: a refused or an engine's own tool call, feedback on an answer.
     Interjected {
         /// The step, or the step that is judged.
         frame: FrameId,
-        /// What is added to the conversation.
+        /// The message that is added to the conversation.
         message: Message,
-        /// Whether the answer before it counts as a failed attempt of the turn.
+        /// `true` if the answer before it counts as a failed attempt of the turn.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         retry: bool,
     },
@@ -234,9 +234,9 @@ pub enum Event {
     Guarded {
         /// Frame of the step.
         frame: FrameId,
-        /// Which rules, in order.
+        /// The rules, in order.
         guards: Vec<Arc<str>>,
-        /// What is in the conversation from now on.
+        /// The text in the conversation from now on.
         text: Arc<str>,
     },
     /// A turn ended.
@@ -294,7 +294,7 @@ pub enum Event {
         /// The decision; absent: a step without a judge.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
-        /// Where the run goes.
+        /// The destination of the run.
         to: Destination,
         /// Why not where the route says: `max-iterations` or `max-visits`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -302,7 +302,7 @@ pub enum Event {
         /// The step that the route names, where the run goes elsewhere.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         original_target: Option<Arc<str>>,
-        /// Whether a limit of the workflow's own bounds how often the run can go this way.
+        /// `true` if a limit of the workflow's own bounds the number of times that the run can take this route.
         bounded: bool,
     },
     /// A model raised an event of the state; the last one before the round ends counts.
@@ -311,7 +311,7 @@ pub enum Event {
         frame: FrameId,
         /// Its name.
         event: Arc<str>,
-        /// What the destination should know.
+        /// The context for the destination.
         context: Arc<str>,
         /// Further arguments, as they came.
         #[serde(default, with = "wire", skip_serializing_if = "Value::is_nullish")]
@@ -340,7 +340,7 @@ pub enum Event {
     WaitStarted {
         /// Frame of the step.
         frame: FrameId,
-        /// What is asked, rendered.
+        /// The question, rendered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
     },
@@ -355,7 +355,7 @@ pub enum Event {
         effect: EffectId,
         /// Re-execute, skip or fail.
         answer: Answer,
-        /// Who, as the host knows them.
+        /// The sender, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
@@ -363,20 +363,20 @@ pub enum Event {
     GrantAsked {
         /// The effect whose call was refused.
         effect: EffectId,
-        /// What the call came to; it counts if nothing is granted.
+        /// The reply to the call; it counts if nothing is granted.
         reply: Box<EffectReply>,
         /// Why the plugin says that it needs it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Arc<str>>,
     },
-    /// What a call was refused was granted, and the call is made again; or it was not, and the refusal counts.
+    /// The answer to a refusal: it was granted, and the call is made again; or it was not, and the refusal counts.
     GrantAnswered {
         /// The effect whose call was refused.
         effect: EffectId,
         /// For how long; absent: refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<GrantScope>,
-        /// Who, as the host knows them.
+        /// The sender, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
@@ -395,16 +395,16 @@ pub enum Event {
     LimitReached {
         /// The limit that was reached.
         limit: LimitKind,
-        /// How much was used.
+        /// The amount used.
         used: f64,
-        /// How much is allowed.
+        /// The amount allowed.
         max: f64,
     },
     /// The run was asked to stop. No effect starts after this.
     CancelRequested {
         /// Text for people, as it was given.
         reason: Arc<str>,
-        /// Who, as the host knows them.
+        /// The sender, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
@@ -414,7 +414,7 @@ pub enum Event {
     RunFinished(Box<RunEnd>),
 }
 
-/// How a run began: everything that must not change while it runs.
+/// The start of a run: everything that must not change while it runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunStarted {
@@ -422,7 +422,7 @@ pub struct RunStarted {
     pub run: Arc<str>,
     /// The definition.
     pub program: Arc<Program>,
-    /// What the run was given.
+    /// The input of the run.
     #[serde(with = "wire")]
     pub input: Value,
     /// The request that started it all.
@@ -434,10 +434,10 @@ pub struct RunStarted {
     /// The workflow's limits, narrowed by the host's.
     #[serde(default)]
     pub limits: RunLimits,
-    /// What its values may cost.
+    /// The limits on its values.
     #[serde(default, skip_serializing_if = "ValueLimits::is_default")]
     pub value_limits: ValueLimits,
-    /// How deep delegates may nest.
+    /// The maximum nesting of delegates.
     pub max_depth: u32,
     /// Entries into steps after which a workflow that has no limit of its own is stopped.
     pub visit_bound: u64,
@@ -486,7 +486,7 @@ pub enum Request {
     },
     /// A pause between attempts or elements.
     Sleep {
-        /// How long, in milliseconds; fractions count.
+        /// The time, in milliseconds; fractions count.
         ms: f64,
     },
     /// A workflow by name.
@@ -496,7 +496,7 @@ pub enum Request {
     },
     /// A timer that runs while a step waits for a signal.
     Timeout {
-        /// How long, in milliseconds.
+        /// The time, in milliseconds.
         ms: f64,
     },
 }
@@ -504,7 +504,7 @@ pub enum Request {
 // Events are moved and kept as a whole: up to so many bytes, a copy takes a few instructions.
 const _: () = assert!(size_of::<Recorded>() <= 128);
 
-/// How an effect ended.
+/// The reply that an effect ended with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectReply {
@@ -567,7 +567,7 @@ pub enum Settled {
     Failed(Failure),
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepResult {
@@ -596,7 +596,7 @@ impl Default for StepResult {
     }
 }
 
-/// Where the run goes.
+/// The destination of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Destination {
@@ -614,10 +614,10 @@ pub struct Signal {
     pub id: u64,
     /// Its name.
     pub name: Arc<str>,
-    /// What it says.
+    /// The data.
     #[serde(with = "wire")]
     pub data: Value,
-    /// Who sent it, as the host knows them.
+    /// The sender, as the host knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
     /// Its sender's key: a signal with a key that came before is not received again.
@@ -628,7 +628,7 @@ pub struct Signal {
     pub question: Option<Arc<str>>,
 }
 
-/// How long a grant that a run asked for lasts.
+/// The duration of a grant that a run asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrantScope {
@@ -638,7 +638,7 @@ pub enum GrantScope {
     Run,
 }
 
-/// What to do with an effect in doubt.
+/// The answer to an effect in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -651,7 +651,7 @@ pub enum Answer {
 }
 
 impl Event {
-    /// Whether the world said it; everything else the core decided.
+    /// Returns `true` if the event came from outside; everything else the core decided.
     #[must_use]
     pub fn comes_from_outside(&self) -> bool {
         matches!(

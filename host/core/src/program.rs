@@ -1,15 +1,15 @@
 //! A workflow made ready to run: every name looked up once.
 
 use indexmap::IndexMap;
-use opcell_types::{
-    Value,
-    value::{Object, Shape},
-};
-use opcell_workflow::{
+use opcell_ir::{
     WorkflowIr,
     ir::{Form, Goto, Lifecycle, Step, ValueSpec},
     names::Outcome,
     routing::{EventTable, VisitLimit},
+};
+use opcell_types::{
+    Value,
+    value::{Object, Shape},
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{collections::HashMap, sync::Arc};
@@ -26,7 +26,7 @@ pub struct Program {
     entry: u32,
     /// The workflows that the document brings along.
     own: Vec<Arc<Program>>,
-    /// Whether the workflow as a part of a run, or a step of it, has limits of its own.
+    /// `true` if the workflow as a part of a run, or a step of it, has limits of its own.
     limits_parts: bool,
     /// The names of all steps, which `$steps` is asked for.
     outputs: Shape,
@@ -62,7 +62,7 @@ pub enum ProgramError {
     UnknownStep {
         /// The workflow.
         workflow: Arc<str>,
-        /// Where the name stands.
+        /// The user of the name.
         user: String,
         /// The name.
         name: Arc<str>,
@@ -138,8 +138,8 @@ impl Program {
         }))
     }
 
-    /// What `$steps` is before a step has run: a place for each, so that a result is put in its place and nothing
-    /// moves.
+    /// Returns the value of `$steps` before a step has run: a place for each, so that a result is put in its place and
+    /// nothing moves.
     pub(crate) fn no_outputs(&self) -> Value {
         Value::Object(Object::of_shape(self.outputs.clone(), Vec::new()))
     }
@@ -154,13 +154,13 @@ impl Program {
         self.mapped.get(step as usize)?.as_ref()
     }
 
-    /// What a step resolves before it runs, where that is the same whatever happens. Elements of one step have no such
-    /// thing: each is given an object of its own.
+    /// Returns the values that a step resolves before it runs, where they are always the same. Elements of one step
+    /// have no such thing: each is given an object of its own.
     pub(crate) fn constants(&self, step: u32) -> Option<&Value> {
         self.constants.get(step as usize)?.as_ref()
     }
 
-    /// Whether all that a step does is to call an operation: its end is what the call returned.
+    /// Returns `true` if the step does nothing but call an operation: its end is what the call returned.
     pub(crate) fn is_one_call(&self, step: u32) -> bool {
         self.one_call.get(step as usize).is_some_and(|one| *one)
     }
@@ -227,8 +227,8 @@ impl Program {
         at.checked_sub(1).and_then(|at| self.main.get(at)).copied()
     }
 
-    /// What `$inputs` gives: the entries of an input that is an object, then defaults of declared inputs that it lacks.
-    /// A given null counts as given.
+    /// Returns the value of `$inputs`: the entries of an input that is an object, then defaults of declared inputs that
+    /// it lacks. A given null counts as given.
     #[must_use]
     pub fn bind_inputs(&self, input: &Value) -> Value {
         let defaults = self.ir.inputs.iter().filter_map(|(name, declared)| Some((name, declared.default.as_ref()?)));
@@ -247,13 +247,13 @@ impl Program {
         self.groups.get(step as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// Where a run starts.
+    /// Returns the first step of a run.
     #[must_use]
     pub fn entry(&self) -> u32 {
         self.entry
     }
 
-    /// What a run does with values and failures around a step.
+    /// Returns the treatment of values and failures around a step.
     #[must_use]
     pub fn lifecycle(&self) -> Lifecycle {
         self.ir.dialect.lifecycle
@@ -265,7 +265,7 @@ fn is_one_call(step: &Step) -> bool {
     matches!(step.form, Form::Invoke { .. }) && step.each.is_none() && ends_plainly
 }
 
-/// What a step resolves before it runs, and records as its inputs.
+/// Returns the inputs that a step resolves before it runs, and that are recorded.
 pub(crate) fn inputs_of(step: &Step) -> Option<&IndexMap<Arc<str>, ValueSpec>> {
     match &step.form {
         Form::Invoke { invoke } => Some(&invoke.args),

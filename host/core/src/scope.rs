@@ -1,22 +1,22 @@
-//! What a step can refer to, as the workflow crate's pure functions ask for it.
+//! The values that a step can refer to, as the functions of the IR request them.
 
 use crate::state::{Accepted, Instance, Raw};
-use opcell_types::{
-    Value,
-    value::{Map, Object, Shape},
-};
-use opcell_workflow::{
+use opcell_ir::{
     expr::{Context, ExprError, Expression},
     interpolate::{self, Interpolation},
     ir::{Printing, References, Step, ValueSpec, Yields},
     print, reference,
     resolve::{self, ResolveError, Scope},
 };
+use opcell_types::{
+    Value,
+    value::{Map, Object, Shape},
+};
 use std::sync::Arc;
 
 static UNDEFINED: Value = Value::Undefined;
 
-/// What one step, or one element of it, sees.
+/// The view of one step, or of one element of it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub instance: &'a Instance,
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What references by path see.
+    /// Returns the scope of references by path.
     pub fn paths(&self) -> reference::Scope<'a> {
         reference::Scope { input: &self.instance.input, steps: &self.instance.outputs }
     }

@@ -33,8 +33,8 @@ use crate::{
 use indexmap::IndexMap;
 use memory::StepMemory;
 use numbered::Numbered;
+use opcell_ir::ir::{Judge, RunLimits, Session, Step};
 use opcell_types::{Value, value::Map};
-use opcell_workflow::ir::{Judge, RunLimits, Session, Step};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -53,7 +53,7 @@ pub struct State {
     pub(crate) now: Timestamp,
     pub(crate) started_at: Timestamp,
     pub(crate) limits: RunLimits,
-    /// What its values may cost.
+    /// The limits on its values.
     #[serde(default)]
     pub(crate) value_limits: ValueLimits,
     pub(crate) max_depth: u32,
@@ -69,7 +69,7 @@ pub struct State {
     /// Frames that have something to decide.
     pub(crate) ready: Ready,
     pub(crate) effects: Numbered<EffectId, Pending>,
-    /// What plugins were granted at a person's word since the run began.
+    /// The grants that a person gave to plugins since the run began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) granted: Vec<Granted>,
     pub(crate) signals: VecDeque<Signal>,
@@ -157,15 +157,15 @@ pub(crate) struct Instance {
     pub exited: Option<u32>,
     /// The step that failed last, other than by what a group of its own did.
     pub failed: Option<u32>,
-    /// What sessions inherit from the delegating step.
+    /// The settings that sessions inherit from the delegating step.
     pub inherited: Option<Session>,
     /// The conversation that goes on from state to state.
     pub log: Messages,
-    /// What the last event said the state it led to should know.
+    /// The context that the last event left for the state it led to.
     pub brief: Arc<str>,
     /// When it began.
     pub since: Timestamp,
-    /// What it used, where it has limits of its own.
+    /// The usage, where it has limits of its own.
     pub used: Used,
 }
 
@@ -186,7 +186,7 @@ pub(crate) enum Body {
 /// Steps one after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// Which group of the parent step; `None` is a main line.
+    /// The group of the parent step; `None` is a main line.
     pub group: Option<u32>,
     pub at: LineAt,
 }
@@ -210,7 +210,7 @@ pub(crate) enum LineAt {
 pub(crate) struct StepFrame {
     pub step: u32,
     pub visit: u32,
-    /// Where its line goes on: the step itself, or the position in the group.
+    /// The position at which its line continues: the step itself, or the position in the group.
     pub at: u32,
     /// When it was entered.
     pub since: Timestamp,
@@ -249,7 +249,7 @@ pub(crate) struct Pending {
     pub at: Timestamp,
     /// It waits for a person's answer: it may have happened, or it was refused something.
     pub in_doubt: bool,
-    /// What it came to, and why the plugin needs what it was refused.
+    /// The reply, and the plugin's reason for what it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
     /// Of a call that may start a run: what that run may use, where the caller has limits.
@@ -258,7 +258,7 @@ pub(crate) struct Pending {
 }
 
 impl Instance {
-    /// Whether a step's turn passes without it: a branch did not choose it, or all that it depends on was passed by.
+    /// Returns `true` if the step is skipped: a branch did not choose it, or all that it depends on was skipped.
     pub(crate) fn passes_by(&self, step: u32) -> bool {
         let memory = |step: u32| self.memory.get(step as usize);
         if memory(step).is_some_and(|memory| memory.excluded) {
@@ -279,7 +279,7 @@ impl State {
         &self.run
     }
 
-    /// How many events were folded.
+    /// Returns the number of folded events.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.seq
@@ -291,19 +291,20 @@ impl State {
         self.instances.get(&InstanceId(0)).map(|instance| &instance.program)
     }
 
-    /// What the run depends on, by name.
+    /// Returns the run's dependencies, by name.
     #[must_use]
     pub fn pins(&self) -> &IndexMap<Arc<str>, Arc<str>> {
         &self.pins
     }
 
-    /// What the run has used.
+    /// Returns the usage of the run.
     #[must_use]
     pub fn used(&self) -> Used {
         self.used
     }
 
-    /// What `$steps.NAME.output` gives in the run's own workflow: nothing for a step that neither ran nor was skipped.
+    /// Returns the value of `$steps.NAME.output` in the run's own workflow: none for a step that neither ran nor was
+    /// skipped.
     #[must_use]
     pub fn step_output(&self, step: &str) -> Option<&Value> {
         self.instances.get(&InstanceId(0))?.outputs.get(step)?.get("output")
@@ -315,13 +316,13 @@ impl State {
         &self.artifacts
     }
 
-    /// How the run ended, if it has.
+    /// Returns the end of the run, if it has ended.
     #[must_use]
     pub fn end(&self) -> Option<&RunEnd> {
         self.end.as_ref()
     }
 
-    /// How the run stands.
+    /// Returns the status of the run.
     #[must_use]
     pub fn status(&self) -> Status {
         match &self.end {
@@ -373,13 +374,14 @@ impl State {
         &self.limits
     }
 
-    /// What the run's values may cost.
+    /// Returns the limits on the run's values.
     #[must_use]
     pub fn value_limits(&self) -> &ValueLimits {
         &self.value_limits
     }
 
-    /// How often each step of the run's own workflow was entered, in authored order; steps that were not are left out.
+    /// Returns the number of visits of each step of the run's own workflow, in authored order; steps without visits are
+    /// left out.
     #[must_use]
     pub fn visits(&self) -> IndexMap<Arc<str>, u32> {
         let Some(instance) = self.instances.get(&InstanceId(0)) else { return IndexMap::new() };
@@ -397,7 +399,7 @@ impl State {
         steps.collect()
     }
 
-    /// Whether a signal of this name has arrived and no step has taken it yet.
+    /// Returns `true` if a signal of this name has arrived and no step has taken it yet.
     #[must_use]
     pub fn has_signal(&self, name: &str) -> bool {
         let is_awaited = |signal: &Signal| signal.question.as_ref().is_none_or(|question| self.asks(question));
@@ -441,7 +443,8 @@ impl State {
         self.instances.get(&id)
     }
 
-    /// Whether entries into a workflow's steps are visits of the run: the steps of a state's composition are no states.
+    /// Returns `true` if entries into a workflow's steps are visits of the run: the steps of a state's composition are
+    /// no states.
     pub(crate) fn counts_visits(&self, instance: InstanceId) -> bool {
         let caller = self.instance(instance).and_then(|instance| self.step_of(instance.parent?));
         !caller.is_some_and(|(_, step)| matches!(step.judge, Some(Judge::Event { .. })))
@@ -515,7 +518,7 @@ impl State {
 }
 
 impl Frame {
-    /// Whether it waits for a signal.
+    /// Returns `true` if it waits for a signal.
     pub(crate) fn is_waiting(&self) -> bool {
         match &self.body {
             Body::Step(step) if matches!(step.phase, Phase::Judging(Judging::Waiting { .. })) => true,
@@ -569,7 +572,7 @@ impl Frame {
         }
     }
 
-    /// Whether the frame has something to decide now, rather than something to wait for.
+    /// Returns `true` if the frame has something to decide now, rather than something to wait for.
     pub(crate) fn is_ready(&self) -> bool {
         match &self.body {
             Body::Line(line) => !matches!(line.at, LineAt::In(_)),
@@ -585,7 +588,7 @@ impl Frame {
     }
 }
 
-/// What a driver asks.
+/// The queries of a driver.
 impl State {
     /// When the last event happened.
     #[must_use]
@@ -599,19 +602,19 @@ impl State {
         EffectId(self.next_effect)
     }
 
-    /// How many effects are requested and have not ended.
+    /// Returns the number of effects that are requested and have not ended.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.effects.len()
     }
 
-    /// What an effect asks for, while it has not ended.
+    /// Returns the request of an effect that has not ended.
     #[must_use]
     pub fn request_of(&self, effect: EffectId) -> Option<&Request> {
         self.effects.get(&effect).map(|pending| &pending.request)
     }
 
-    /// Whether an effect is requested and has not ended.
+    /// Returns `true` if an effect is requested and has not ended.
     #[must_use]
     pub fn wants(&self, effect: EffectId) -> bool {
         self.effects.contains_key(&effect)
@@ -634,7 +637,7 @@ impl State {
         self.next_signal
     }
 
-    /// Whether a cancellation has been requested.
+    /// Returns `true` if a cancellation has been requested.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_some()

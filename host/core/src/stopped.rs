@@ -8,7 +8,7 @@ use crate::{
     receipt::CallReceipt,
     state::{Body, Phase, State},
 };
-use opcell_workflow::ir::{Form, Judge};
+use opcell_ir::ir::{Form, Judge};
 use std::sync::Arc;
 
 /// Whose calls are stopped.
@@ -38,7 +38,7 @@ impl State {
         cut.map(|(id, _)| (*id, why.clone())).collect()
     }
 
-    /// What an event takes away before it has ended itself.
+    /// Returns the frame or effect that an event stops before it has ended itself.
     fn stops(&self, event: &Event) -> Option<(Under, Arc<str>)> {
         let reason = |end: &RunEnd| end.reason.clone().unwrap_or_else(|| end.status.as_str().into());
         let of = |settled: &Settled| match settled {
@@ -94,7 +94,7 @@ impl State {
         Event::Abandoned { effect, reason: Some(why.into()), receipt }
     }
 
-    /// What is called, and since when.
+    /// Returns the call of an effect in flight, and its start.
     fn call_under_way(&self, effect: EffectId, known: &impl Catalogue) -> Option<(CallReceipt, Timestamp)> {
         let pending = self.effects.get(&effect).filter(|effect| !effect.in_doubt)?;
         let (_, step) = self.step_of(pending.frame)?;

@@ -1,8 +1,8 @@
 //! Values that must pass a schema: JSON in a model's words, what a workflow takes and what it returns.
 
+use opcell_ir::ir::StructuredOutput;
 use opcell_schema::Schema;
 use opcell_types::Value;
-use opcell_workflow::ir::StructuredOutput;
 
 /// Steps that one check may take: some hundredths of a second, in which other runs may have to wait.
 const MAX_STEPS: u64 = 5_000_000;

@@ -1,5 +1,5 @@
-//! What a run did, entry by entry: a projection of its events for people and programs. Nothing here is known that the
-//! journal does not hold.
+//! The trace of a run, entry by entry: a projection of its events for people and programs. Nothing here is known that
+//! the journal does not hold.
 
 use crate::{
     conversation::{Message, Role, Usage},
@@ -14,11 +14,11 @@ use crate::{
     state::{ApplyError, State, tool_message},
 };
 use indexmap::IndexMap;
-use opcell_types::{Denial, Source, Value};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Form, RunLimits},
     names::Outcome,
 };
+use opcell_types::{Denial, Source, Value};
 use serde::Serialize;
 use std::{collections::HashMap, sync::Arc};
 
@@ -30,7 +30,7 @@ pub struct Trace {
     pub run: Arc<str>,
     /// The workflow's name.
     pub workflow: Arc<str>,
-    /// How the run stands after the last of the events.
+    /// The status of the run after the last of the events.
     #[serde(flatten)]
     pub end: End,
     /// The last of the events.
@@ -39,7 +39,7 @@ pub struct Trace {
     pub started_at: Timestamp,
     /// When the last of the events happened.
     pub at: Timestamp,
-    /// What the run was given.
+    /// The input of the run.
     pub input: Value,
     /// The workflow's limits, narrowed by the host's.
     pub limits: RunLimits,
@@ -48,21 +48,21 @@ pub struct Trace {
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// Every entry into a step and every element of one, in the order in which they began.
     pub steps: Vec<StepTrace>,
-    /// What people and programs sent to the run.
+    /// The messages that people and programs sent to the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<SentMessage>,
-    /// What the run used.
+    /// The usage of the run.
     pub used: Used,
-    /// How often each step of the workflow itself was entered, in authored order; steps that were not are left out.
+    /// The number of visits of each step of the workflow itself, in authored order; steps without visits are left out.
     pub visits: IndexMap<Arc<str>, u32>,
     /// Named values.
     pub artifacts: Value,
-    /// What the run waits for.
+    /// The questions that the run waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Question>,
 }
 
-/// How a run stands; see [`RunOutcome`].
+/// The status of a run; see [`RunOutcome`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -108,7 +108,7 @@ pub struct StepTrace {
     /// element of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<FrameId>,
-    /// How many entries it is inside of.
+    /// The number of entries around it.
     pub depth: u32,
     /// The workflow that the step belongs to.
     pub workflow: Arc<str>,
@@ -116,7 +116,7 @@ pub struct StepTrace {
     pub step: Arc<str>,
     /// `invoke`, `session`, …; `element` for one element of a step with `each`.
     pub form: &'static str,
-    /// What it names: an operation, a workflow, a signal.
+    /// The target: an operation, a workflow, a signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Arc<str>>,
     /// The number of times that the step has been entered, from 1.
@@ -136,19 +136,19 @@ pub struct StepTrace {
     /// Its inputs as they were resolved: an operation's arguments, a transform's inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// What a delegate passes on as the callee's original input, where that is not the input itself.
+    /// The callee's original input that a delegate passes on, where that is not the input itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Value>,
     /// Its conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<ConversationTrace>,
-    /// What it asked whoever it waited for.
+    /// The question to the party that it waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<Arc<str>>,
     /// Failed attempts that were followed by another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<Failure>,
-    /// What came of it.
+    /// The result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Why it failed.
@@ -160,10 +160,10 @@ pub struct StepTrace {
     /// Its judge at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeTrace>,
-    /// Where the run went.
+    /// The transition of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transition: Option<Transition>,
-    /// What the run had used when it went on.
+    /// The usage of the run when it continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
     /// Named values when it went on.
@@ -186,11 +186,11 @@ pub struct ConversationTrace {
     pub sections: Value,
     /// Models to try, best first.
     pub models: Vec<String>,
-    /// What the model could call.
+    /// The tools that the model could call.
     pub tools: Vec<String>,
-    /// What was said, in order.
+    /// The messages, in order.
     pub messages: Vec<Message>,
-    /// What each model round used.
+    /// The usage of each model round.
     pub rounds: Vec<Round>,
     /// Why models or the session did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -203,7 +203,7 @@ pub struct ConversationTrace {
 pub struct Round {
     /// The model that answered.
     pub model: String,
-    /// What it used.
+    /// The usage.
     pub usage: Usage,
 }
 
@@ -217,7 +217,7 @@ pub struct JudgeTrace {
     /// An LLM judge's conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<ConversationTrace>,
-    /// What it decided.
+    /// The outcome that it decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     /// Why the judge decided so, for people.
@@ -245,7 +245,7 @@ pub struct Transition {
     /// Why not where the route says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirected: Option<Arc<str>>,
-    /// Where the route says.
+    /// The target of the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_target: Option<Arc<str>>,
 }
@@ -258,10 +258,10 @@ pub struct SentMessage {
     pub seq: u64,
     /// When the run recorded it.
     pub at: Timestamp,
-    /// Who, as the host knows them.
+    /// The sender, as the host knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
-    /// What: a signal, an answer, a request to stop.
+    /// The kind: a signal, an answer, a request to stop.
     #[serde(flatten)]
     pub what: What,
     /// The step that took it.
@@ -316,7 +316,7 @@ impl Trace {
     }
 }
 
-/// Where a line of steps belongs.
+/// The parent of a line of steps.
 #[derive(Clone, Default)]
 struct Place {
     workflow: Arc<str>,
@@ -611,7 +611,7 @@ impl StepTrace {
         }
     }
 
-    /// Where the receipt of a call belongs: to the step, or to its judge.
+    /// Returns the receipts that a call's receipt belongs to: those of the step, or of its judge.
     fn receipts_of(&mut self, request: &Request) -> &mut Vec<Receipt> {
         if self.done || matches!(request, Request::Judge { .. }) {
             &mut self.judging().receipts

@@ -1,4 +1,4 @@
-//! What the engine costs per step: sequential and routed chains of no-op operations, and one `each` over many elements,
+//! The engine's cost per step: sequential and routed chains of no-op operations, and one `each` over many elements,
 //! journal in memory. `cargo run --release -p opcell-engine --example step_overhead`.
 
 use async_trait::async_trait;
@@ -6,8 +6,8 @@ use opcell_engine::{
     Engine, Program, RunOptions, Status,
     ports::{Call, Effects, Operations, Reply, Success},
 };
+use opcell_ir::WorkflowIr;
 use opcell_types::Value;
-use opcell_workflow::WorkflowIr;
 use std::{sync::Arc, time::Instant};
 
 struct NoOp;

@@ -20,9 +20,9 @@ use opcell_core::{
     message::{Message, approves},
     outcome::Question,
 };
+use opcell_ir::ir::{DelegateTarget, Form, RunLimits, Session};
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, Ownership, RunId};
 use opcell_types::Value;
-use opcell_workflow::ir::{DelegateTarget, Form, RunLimits, Session};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -50,7 +50,7 @@ pub struct EngineBuilder {
     driven: TaskTracker,
 }
 
-/// How a run starts.
+/// The options of a run's start.
 #[derive(Clone, Default)]
 pub struct RunOptions {
     /// The run's name; a time-ordered UUID unless given.
@@ -59,11 +59,12 @@ pub struct RunOptions {
     pub original: Option<Value>,
     /// The host's limits; the workflow's own hold as well, and the tighter one wins.
     pub limits: RunLimits,
-    /// What the run's values may cost.
+    /// The limits on the run's values.
     pub values: ValueLimits,
-    /// How deep delegates may nest; 16 unless given.
+    /// The maximum nesting of delegates; 16 unless given.
     pub max_depth: Option<u32>,
-    /// How often the run may go back on routes without a limit; 1000 unless given (psi's drain bound).
+    /// The maximum number of times the run may go back on routes without a limit; 1000 unless given (psi's drain
+    /// bound).
     pub visit_bound: Option<u64>,
     /// Digests of what the run depends on, such as plugins; a resume with others is refused.
     pub pins: IndexMap<Arc<str>, Arc<str>>,
@@ -74,17 +75,17 @@ pub struct RunOptions {
     pub traceparent: Option<Arc<str>>,
     /// Receives models' text while it comes.
     pub sink: Option<Arc<dyn RunText>>,
-    /// Whether to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
-    /// [`Engine::resume`] takes it up again.
+    /// `true` to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
+    /// [`Engine::resume`] continues it.
     pub detach: bool,
-    /// Whether to release the run when its only wait is a timer longer than this; [`Engine::runnable`] lists it when
-    /// the timer is due.
+    /// The longest timer that a run may wait for alone without being released; [`Engine::runnable`] lists it when the
+    /// timer is due.
     pub park: Option<Duration>,
     /// As [`ResumeOptions::release`]. Cancelled from the start, the run is made and left to whoever takes it: a worker.
     pub release: CancellationToken,
 }
 
-/// How a run goes on.
+/// The options of resuming a run.
 #[derive(Clone, Default)]
 pub struct ResumeOptions {
     /// Digests of what is there now. Every one that the run pinned must be among them, unchanged.
@@ -95,18 +96,18 @@ pub struct ResumeOptions {
     pub detach: bool,
     /// As [`RunOptions::park`].
     pub park: Option<Duration>,
-    /// Whether what the run pinned does not matter: only for a run that is being cancelled.
+    /// `true` to ignore the run's pins: only for a run that is being cancelled.
     pub unpinned: bool,
     /// Cancelled to release the run as soon as no effect is in flight: for fair scheduling, or an orderly shutdown.
     pub release: CancellationToken,
-    /// How much of a damaged run may be given up.
+    /// The part of a damaged run that may be given up.
     pub cut: Cut,
 }
 
-/// How many events are read before they are folded.
+/// The number of events that are read before they are folded.
 const FOLDED: usize = 1_000;
 
-/// How deep delegated workflows may nest by default.
+/// The default for the maximum nesting of delegated workflows.
 const MAX_DEPTH: u32 = 16;
 
 /// psi stops after this many events of one drain; here it is transitions back to a step on routes without a limit.
@@ -143,13 +144,13 @@ impl EngineBuilder {
         self
     }
 
-    /// What the values of each run may cost at most.
+    /// Sets the limits on the values of each run.
     pub fn values(mut self, values: ValueLimits) -> Self {
         self.values = values;
         self
     }
 
-    /// Where runs are kept.
+    /// Sets the journal of runs.
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = journal;
         self
@@ -207,13 +208,13 @@ impl Engine {
         }
     }
 
-    /// What the engine reaches.
+    /// Returns the ports.
     #[must_use]
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// Where its runs are kept.
+    /// Returns the journal of its runs.
     #[must_use]
     pub fn journal(&self) -> &Arc<dyn Journal> {
         &self.journal
@@ -625,7 +626,7 @@ impl Engine {
     }
 }
 
-/// Who takes a signal.
+/// The delivery of a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// This step waits for it now.

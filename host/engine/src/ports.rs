@@ -1,4 +1,4 @@
-//! What the engine asks of the world. Each trait is implemented outside and wired in the `opcell` crate.
+//! The ports of the engine. Each trait is implemented outside and wired in the `opcell` crate.
 //!
 //! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key
 //! says so.
@@ -12,9 +12,9 @@ use opcell_core::{
     id::{EffectId, Timestamp},
     receipt::{Provider, Receipt},
 };
+use opcell_ir::WorkflowIr;
 use opcell_journal::Journal;
 use opcell_types::{TouchLog, Value};
-use opcell_workflow::WorkflowIr;
 use std::{
     ops::{Deref, DerefMut},
     sync::Arc,
@@ -25,16 +25,16 @@ use tokio_util::sync::CancellationToken;
 /// Something to perform that can be cancelled while it lasts.
 #[derive(Debug, Clone)]
 pub struct Cancellable<T> {
-    /// What to perform.
+    /// The request.
     pub of: T,
     /// Cancelled when the run is. Shared, for every clone of a token itself takes a lock.
     pub cancel: Arc<CancellationToken>,
-    /// Where it notes what it touches; clones note in the same place.
+    /// The log in which it notes what it touches; clones note in the same place.
     pub touched: TouchLog,
 }
 
 impl<T> Cancellable<T> {
-    /// What to perform, and what cancels it.
+    /// Returns a job for a request, with the token that cancels it.
     #[must_use]
     #[inline]
     pub fn new(of: T, cancel: impl Into<Arc<CancellationToken>>) -> Self {
@@ -68,11 +68,11 @@ pub type ToolCall = Cancellable<call::ToolCall>;
 /// Deterministic operations.
 #[async_trait]
 pub trait Operations: Send + Sync {
-    /// What repeating the operation does; `None` when there is no such operation.
+    /// Returns the effect of repeating the operation; `None` when there is no such operation.
     fn effects(&self, operation: &str) -> Option<Effects>;
 
-    /// Whether a person is asked before a refusal of the operation's, or the judge's, call counts, and why the plugin
-    /// says that it needs what it was refused. Unless said otherwise, no one is asked.
+    /// Returns the question to a person before a refusal of the operation's, or the judge's, call counts: the plugin's
+    /// reason for what it was refused; `None` if no person is asked. Unless said otherwise, no one is asked.
     fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
         None
     }
@@ -84,7 +84,7 @@ pub trait Operations: Send + Sync {
 /// Invoke judges: judge exports of plugins. Operations that serve as judges go through [`Operations`].
 #[async_trait]
 pub trait Judges: Send + Sync {
-    /// Whether there is a judge of this id.
+    /// Returns `true` if there is a judge of this id.
     fn knows(&self, judge: &str) -> bool;
 
     /// Decides. Every failure ends the run: a judge fails closed.
@@ -113,10 +113,11 @@ pub trait Sessions: Send + Sync {
     /// Asks the model once.
     async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure>;
 
-    /// What repeating a tool call does.
+    /// Returns the effect of repeating a tool call.
     fn tool_effects(&self, tool: &str) -> Effects;
 
-    /// Who performs a tool; asked for a call that is stopped, which cannot say it itself. `None`: no one knows.
+    /// Returns the provider of a tool; asked for a call that is stopped, which cannot name it itself. `None`: no one
+    /// knows.
     fn tool_provider(&self, _tool: &str) -> Option<Provider> {
         None
     }

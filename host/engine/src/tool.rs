@@ -10,12 +10,12 @@
 use crate::ports::{Call, Effects, Failure, OpenedSession, Reply, ToolCall};
 use async_trait::async_trait;
 use opcell_core::receipt::Provider;
+use opcell_ir::ir::RunLimits;
 use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
-use opcell_workflow::ir::RunLimits;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Who calls a tool.
+/// The caller of a tool.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Caller {
@@ -34,7 +34,7 @@ pub struct ModelCaller {
     pub called: String,
     /// Its session.
     pub session: Arc<OpenedSession>,
-    /// What is left of the limits around the call: the most that a run may use which the call starts.
+    /// The rest of the limits around the call: the most that a run may use which the call starts.
     pub left: RunLimits,
 }
 
@@ -43,13 +43,13 @@ pub struct ModelCaller {
 pub struct ToolInput {
     /// An object that has passed the schema of the tool's description.
     pub arguments: Value,
-    /// Where in the run.
+    /// The place in the run.
     pub context: CallContext,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
     /// Cancelled when the caller no longer waits.
     pub cancel: Arc<CancellationToken>,
-    /// Where the tool notes what it touches, before it does: it becomes part of the caller's receipt.
+    /// The log in which the tool notes what it touches, before it does: it becomes part of the caller's receipt.
     pub touched: TouchLog,
 }
 
@@ -132,12 +132,12 @@ pub trait Tool: Send + Sync {
     /// Its name, what it does, and its arguments; the same at every call.
     fn description(&self) -> &ToolDescription;
 
-    /// What repeating a call does; unless a tool says otherwise, it must not be repeated.
+    /// Returns the effect of repeating a call; unless a tool says otherwise, it must not be repeated.
     fn effects(&self) -> Effects {
         Effects::Once
     }
 
-    /// Who performs it, for receipts; the host unless a tool says otherwise.
+    /// Returns its provider, for receipts; the host unless a tool says otherwise.
     fn provider(&self) -> Provider {
         Provider::Host
     }
@@ -151,7 +151,8 @@ pub trait Tool: Send + Sync {
         Ok(None)
     }
 
-    /// Whether a call that is cancelled ends by itself at once, with a receipt of what it used. Any other is dropped.
+    /// Returns `true` if a call that is cancelled ends by itself at once, with a receipt of what it used. Any other is
+    /// dropped.
     fn ends_when_cancelled(&self) -> bool {
         false
     }

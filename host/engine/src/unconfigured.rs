@@ -5,8 +5,8 @@ use crate::ports::{
     Success, TextSink, ToolCall, Verdict, Workflows,
 };
 use async_trait::async_trait;
+use opcell_ir::WorkflowIr;
 use opcell_types::Value;
-use opcell_workflow::WorkflowIr;
 use std::sync::Arc;
 
 pub(crate) struct Unconfigured;

@@ -15,13 +15,13 @@ use opcell_engine::effect::AskedBecause;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_engine::tool::ToolInput;
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::SessionTool;
 use opcell_types::{
     OperationId, Value,
     denial::{Capability, HttpScope, Remedy},
 };
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use serde::Serialize;
 use std::{
     collections::{HashMap, HashSet},
@@ -34,11 +34,11 @@ use std::{
 pub(crate) struct Loaded {
     pub plugin: Arc<Plugin>,
     pub services: Arc<dyn HostServices>,
-    /// Whether what its host calls were given and answered is kept.
+    /// `true` if the arguments and answers of its host calls are recorded.
     pub recorded: bool,
-    /// Whether a person is asked when it is refused something.
+    /// `true` if a person is asked when it is refused something.
     pub asks: bool,
-    /// Who is told of its cells.
+    /// The party that is told of its cells.
     pub sink: Option<Arc<dyn LogSink>>,
 }
 
@@ -55,8 +55,8 @@ const MOST_WIDENED: usize = 64;
 /// Plugins with more than their project grants them, by name and what was granted.
 type Widened = HashMap<(Arc<str>, Vec<Remedy>), Loaded>;
 
-/// What a run can be granted while it lasts: what needs nothing but a name. A directory needs a path, and a private
-/// network more than a word: both are for the project file.
+/// Returns the grant that a run can be given while it lasts: one that needs nothing but a name. A directory needs a
+/// path, and a private network more than a word: both are for the project file.
 pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
     match remedy {
         Remedy::Grant { capability: Capability::Tool, name, .. } => Some(Grant::tool(name)),
@@ -74,7 +74,7 @@ pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
     }
 }
 
-/// What a cell left.
+/// The receipt of a cell.
 #[derive(Debug)]
 struct CellReceipt(opcell_sandbox::Receipt);
 
@@ -89,11 +89,11 @@ impl LazyReceipt for CellReceipt {
     }
 }
 
-/// What one id refers to.
+/// The entry of one id.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Entry {
-    /// What it is called by.
+    /// The id that it is called by.
     pub id: OperationId,
     /// The plugin's name in the project.
     pub plugin: Arc<str>,
@@ -104,19 +104,19 @@ pub struct Entry {
     /// The plugin's own id of it, which differs where another plugin offers the same one.
     #[serde(skip)]
     own: OperationId,
-    /// What only one of the two has.
+    /// The part that only one of the two has.
     #[serde(flatten)]
     pub offer: Offer,
 }
 
-/// What only one kind of entry has.
+/// The part that only one kind of entry has.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Offer {
     /// An operation.
     Operation {
-        /// What repeating it does.
+        /// The effect of repeating it.
         effects: Effects,
         /// JSON Schema 2020-12 of its data.
         data_schema: serde_json::Value,
@@ -148,14 +148,14 @@ pub struct Catalog {
     plugins: Vec<Loaded>,
     /// Plugins that were not loaded because they ask for more than their operator has agreed to.
     left_out: Vec<PluginError>,
-    /// What names in documents stand for.
+    /// The targets of names in documents.
     tools: Tools,
     widen: OnceLock<Box<dyn Widen>>,
     widened: Mutex<Widened>,
 }
 
 impl Catalog {
-    /// How plugins are loaded with more than their project grants them.
+    /// Sets the way in which plugins are loaded with more than their project grants them.
     pub(crate) fn widen_with(&self, widen: impl Widen + 'static) {
         // A catalogue belongs to one host, which says so once.
         let _ = self.widen.set(Box::new(widen));
@@ -351,7 +351,7 @@ impl Catalog {
         crate::tools::servers(&self.tools).await
     }
 
-    /// Whether a document may name this: an operation, a judge, or a tool.
+    /// Returns `true` if a document may name this: an operation, a judge, or a tool.
     #[must_use]
     pub fn knows_name(&self, name: &str) -> bool {
         self.tools.document_tool(name).is_some() || self.resolve(name).is_some()
@@ -484,7 +484,7 @@ fn reason(manifest: &Manifest, remedy: &Remedy) -> Arc<str> {
     request.map_or_else(|| "".into(), |request| request.reason.as_str().into())
 }
 
-/// Whether every host call of a cell was refused, so that calling it again repeats nothing.
+/// Returns `true` if every host call of a cell was refused, so that calling it again repeats nothing.
 fn has_done_nothing(receipt: &Receipt) -> bool {
     let denials = receipt.get("denials").and_then(Value::as_array).map_or(0, <[Value]>::len) as u64;
     // What it wrote into its log reached nothing.

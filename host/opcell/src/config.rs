@@ -27,6 +27,7 @@ use crate::{
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
+use opcell_ir::{Diagnostic, SourceFile, Span, ir::Session};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -39,7 +40,6 @@ use opcell_session::{
     tools::{FileRoot, Shell},
 };
 use opcell_types::files::read_text_bounded;
-use opcell_workflow::{Diagnostic, SourceFile, Span, ir::Session};
 use origin::Origin;
 use std::{
     collections::BTreeMap,
@@ -54,7 +54,7 @@ pub const FILE_NAME: &str = "opcell.toml";
 /// The most that is read of a project file.
 pub const MAX_BYTES: u64 = 4 << 20;
 
-/// Where a file sets limits, by their keys.
+/// The places at which a file sets limits, by their keys.
 pub(crate) type LimitSpans = BTreeMap<&'static str, Span>;
 
 /// A checked project.
@@ -65,7 +65,7 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// The file's text, for findings that only show later.
     pub source: Arc<SourceFile>,
-    /// What relative paths are relative to.
+    /// The folder that relative paths are relative to.
     pub root: PathBuf,
     /// Folders of workflow documents; two documents of one name are an error.
     pub workflows: Vec<PathBuf>,
@@ -75,42 +75,43 @@ pub struct Config {
     pub plugins: IndexMap<String, PluginConfig>,
     /// Ceilings for every plugin.
     pub limits: LimitRequest,
-    /// Where the file sets them.
+    /// The places at which the file sets them.
     pub(crate) limit_spans: LimitSpans,
-    /// What the values of one run may cost.
+    /// The limits on the values of one run.
     pub values: ValueLimits,
     /// Folders whose `.wasm` files are plugins.
     pub plugin_folders: Vec<PathBuf>,
     /// Folders of skills in the Agent Skills format.
     pub skills: Vec<PathBuf>,
-    /// Which implementation a tool named by a document has.
+    /// The implementations of tools named by documents.
     pub tools: IndexMap<String, ToolTarget>,
     /// MCP servers by name. Started when one of their tools is called, and never for anything else.
     pub servers: IndexMap<String, McpServer>,
     /// Models, and what they may use.
     pub sessions: SessionSettings,
-    /// Where runs are kept; `None` is in memory.
+    /// The journal of runs; `None` is in memory.
     pub journal: Option<JournalSettings>,
-    /// Whether what host calls of plugins were given and answered is kept with their runs.
+    /// `true` if the arguments and answers of plugins' host calls are recorded with their runs.
     pub record_host_calls: bool,
-    /// What starts runs, or sends them signals, without a person; a server acts on them, and nothing else does.
+    /// The triggers, which start runs or send them signals without a person; a server acts on them, and nothing else
+    /// does.
     pub triggers: Vec<Trigger>,
     /// Further projects that a server serves beside this one, each apart from every other.
     pub tenants: Vec<TenantConfig>,
-    /// What plugins asked for when they were last loaded; `None` for a project without a file, which has no upgrades.
+    /// The requests of plugins when they were last loaded; `None` for a project without a file, which has no upgrades.
     pub lock: Option<lock::Lock>,
-    /// Whether every plugin must be in the lock.
+    /// `true` if every plugin must be in the lock.
     pub locked: bool,
     /// Files beyond the project's own that decide what runs in this process, such as a document that a command names:
     /// no grant extends to writing them.
     pub in_force: Vec<PathBuf>,
-    /// Where plugins that were fetched from registries are.
+    /// The store of plugins that were fetched from registries.
     pub store: Store,
     /// The parts of the programs that it starts, as they were when first asked for: for consent and for each start.
     covers: Arc<OnceLock<Covers>>,
 }
 
-/// What model conversations of a project are made of.
+/// The settings of a project's model conversations.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SessionSettings {
@@ -128,15 +129,15 @@ pub struct SessionSettings {
     pub profiles: IndexMap<String, Session>,
     /// Workflows whose sessions have what they declare, also when the session that calls them does not.
     pub unnarrowed_workflows: Vec<String>,
-    /// What is added to prompts, by name: priority and text. An empty text takes a plugin's away.
+    /// The contributions to prompts, by name: priority and text. An empty text takes a plugin's away.
     pub contributions: IndexMap<String, (i32, String)>,
     /// The files that contributions were read from, by the contributions' names.
     pub contribution_files: IndexMap<String, PathBuf>,
     /// The most rounds of models that are under way at a time; `None`: no limit.
     pub rounds_at_a_time: Option<u32>,
-    /// What happens when a session declares a tool that is not there.
+    /// The treatment of a session that declares a tool which is not there.
     pub missing_tools: MissingTools,
-    /// Which files every prompt shows.
+    /// The files that every prompt shows.
     pub context_files: text::ContextFilesText,
     /// Requests that models may make with `http.fetch`; the tool is there when there is one.
     pub http: Vec<HttpRule>,
@@ -182,33 +183,33 @@ pub struct PluginConfig {
     pub name: String,
     /// Path of the component's file.
     pub path: PathBuf,
-    /// Where the file names it.
+    /// The place at which the file names it.
     pub span: Option<Span>,
-    /// What it may reach.
+    /// The capabilities that it is granted.
     pub grants: PluginGrants,
     /// Its own limits. What is above its ceiling counts as the ceiling.
     pub limits: LimitRequest,
     /// Its own ceiling, where it is not the project's: it may be higher.
     pub ceiling: LimitRequest,
-    /// Where the file sets its own limits.
+    /// The places at which the file sets its own limits.
     pub(crate) limit_spans: LimitSpans,
-    /// What it reads through `wasi:config/store`.
+    /// The settings that it reads through `wasi:config/store`.
     pub settings: Settings,
-    /// Whether it is under work: whatever lies at its path is loaded, and every command says so.
+    /// `true` if it is under work: whatever lies at its path is loaded, and every command says so.
     pub dev: bool,
-    /// How its exports become operations and judges.
+    /// The rule by which its exports become operations and judges.
     pub exports: Exports,
-    /// Whether what its host calls were given and answered is kept with its runs, for calling it again with the same
-    /// ([`crate::replay`]); as [`Config::record_host_calls`] says unless said.
+    /// `true` if the arguments and answers of its host calls are recorded with its runs, for calling it again with the
+    /// same ([`crate::replay`]); `None` follows [`Config::record_host_calls`].
     pub record_host_calls: Option<bool>,
-    /// What becomes of a call of its that fails because it was refused something.
+    /// The treatment of a call that fails because it was refused something.
     pub on_denied: OnDenied,
     /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference
     /// where the lock has none.
     pub origin: Option<Origin>,
 }
 
-/// What becomes of a call that fails because its plugin was refused something.
+/// The treatment of a call that fails because its plugin was refused something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -221,7 +222,7 @@ pub enum OnDenied {
     Ask,
 }
 
-/// What a plugin may reach. Empty: nothing.
+/// The grants of a plugin. Empty: nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PluginGrants {
@@ -229,7 +230,7 @@ pub struct PluginGrants {
     pub capabilities: Grants,
     /// Requests that the tool `http.fetch` performs.
     pub http: Vec<HttpRule>,
-    /// Whether what its manifest adds to prompts is added.
+    /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
 }
 
@@ -243,7 +244,7 @@ pub enum Grant {
     Skill(String),
     /// A directory, under the name by which the plugin asks for it.
     Files(String, FilesGrant),
-    /// What the plugin keeps from one call to the next, under the name by which it asks for it.
+    /// A store in which the plugin keeps values from one call to the next, under the name by which it requests it.
     Store(String, StoreGrant),
     /// Requests of the tool `http.fetch`, which is granted with them.
     Http(HttpRule),
@@ -276,7 +277,7 @@ impl Grant {
         Self::Files(name.into(), FilesGrant::read_write(directory))
     }
 
-    /// What the plugin keeps in this project from one call to the next, within [`StoreGrant::default`].
+    /// Returns a grant of a store in this project, within [`StoreGrant::default`].
     #[must_use]
     pub fn store(name: impl Into<String>) -> Self {
         Self::Store(name.into(), StoreGrant::default())
@@ -349,7 +350,7 @@ impl PluginConfig {
         self
     }
 
-    /// What its cells may use on a host with these limits, before its manifest asks for less.
+    /// Returns the limits of its cells on a host with these limits, before its manifest requests less.
     #[must_use]
     pub fn limits_within(&self, host: &LimitRequest) -> LimitRequest {
         self.limits.within(&self.ceiling.or(host))

@@ -1,12 +1,11 @@
 //! From files to compiled documents.
 
 use crate::report::Rejected;
+use opcell_ir::{Diagnostic, Severity, SourceFile, Span, WorkflowIr, source::SourceMap};
 use opcell_types::control::{ControlFiles, Touch};
 use opcell_workflow::{
-    Diagnostic, Severity, SourceFile, Span, WorkflowIr,
     companions::Companions,
     document::{self, Language},
-    source::SourceMap,
 };
 use std::{
     path::{Path, PathBuf},
@@ -16,10 +15,10 @@ use std::{
 /// The most bytes of a document; far above any authored one, far below what would hurt.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 
-/// How deep below a document its companions are looked for.
+/// The depth below a document to which its companions are looked for.
 const MAX_COMPANION_DEPTH: usize = 6;
 
-/// How many folders are looked through for them.
+/// The maximum number of folders that are looked through for them.
 const MAX_COMPANION_FOLDERS: usize = 1000;
 
 /// A document that was read and compiled, for better or worse.
@@ -29,7 +28,7 @@ pub struct Document {
     pub source: Arc<SourceFile>,
     /// Absent when the language is unknown.
     pub language: Option<Language>,
-    /// Where the parts of the execution model stand in the text.
+    /// The places of the parts of the execution model in the text.
     pub spans: SourceMap,
     /// Absent when there is an error.
     pub ir: Option<Arc<WorkflowIr>>,
@@ -38,7 +37,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Whether a finding keeps the document from running; under `strict` every finding does.
+    /// Returns `true` if a finding keeps the document from running; under `strict` every finding does.
     #[must_use]
     pub fn is_rejected(&self, strict: bool) -> bool {
         self.ir.is_none() || self.diagnostics.iter().any(|finding| strict || finding.severity == Severity::Error)

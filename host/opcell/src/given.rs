@@ -1,13 +1,13 @@
-//! What a run must be given, found before it starts: a state that is reached late must not be the first to miss it.
+//! The inputs that a run needs, found before it starts: a state that is reached late must not be the first to miss one.
 
 use crate::run::Workflow;
-use opcell_schema::Schema;
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     Diagnostic,
-    document::Language,
     ir::{Form, PathSegment, SourceRef, SourceSpec, ValueSpec},
 };
+use opcell_schema::Schema;
+use opcell_types::Value;
+use opcell_workflow::document::Language;
 
 /// Steps that the check of one variable may take.
 const MAX_STEPS: u64 = 5_000_000;

@@ -21,11 +21,12 @@ use crate::{
     tools::{ServerEntry, ToolEntry},
 };
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
+use opcell_ir::{Diagnostic, Severity, checks};
 use opcell_journal::RunId;
 use opcell_sandbox::PoolUse;
 use opcell_session::{HostSessions, skills::SkillLibrary};
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, Severity, checks, document::Language};
+use opcell_workflow::document::Language;
 use std::{sync::Arc, time::Duration};
 
 /// Runs workflows and single operations. Cheap to clone.
@@ -201,7 +202,7 @@ impl Host {
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
 
-    /// What of each pool of cells is in use now; nothing without plugins.
+    /// Returns the use of each pool of cells at this moment; none without plugins.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolUse> {
         self.parts.loader.as_ref().map(|loader| loader.sandbox.pools()).unwrap_or_default()

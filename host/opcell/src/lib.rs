@@ -104,6 +104,7 @@ pub use opcell_engine::{
     receipt::{CallReceipt, Provider, Receipt},
     tool::{Caller, ModelCaller, Tool, ToolInput},
 };
+pub use opcell_ir::{Diagnostic, Severity, SourceFile, WorkflowIr, ir::CapabilityNarrowing};
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
@@ -114,7 +115,6 @@ pub use opcell_types::{
     Access, CallContext, Capability, Denial, Digest, Failure, OperationId, Remedy, Source, ToolDescription, TouchLog,
     Touched, Value,
 };
-pub use opcell_workflow::{Diagnostic, Severity, SourceFile, WorkflowIr, ir::CapabilityNarrowing};
 pub use report::Rejected;
 pub use run::{Run, TypedReceipt, Workflow};
 pub use services::LogSink;
@@ -125,11 +125,12 @@ pub use tools::{ConfinementReport, ServerEntry, ServerTool, ToolEntry, confineme
 /// document, of a journal of one's own. A program that embeds Opcell depends on `opcell` alone.
 ///
 /// ```
-/// use opcell::layers::{engine::event::RunStarted, journal::NewRun, workflow::ir::Step};
+/// use opcell::layers::{engine::event::RunStarted, ir::ir::Step, journal::NewRun};
 /// # fn _named(_: &RunStarted, _: &NewRun, _: &Step) {}
 /// ```
 pub mod layers {
     pub use opcell_engine as engine;
+    pub use opcell_ir as ir;
     pub use opcell_journal as journal;
     pub use opcell_registry as registry;
     pub use opcell_sandbox as sandbox;
@@ -140,7 +141,7 @@ pub mod layers {
     pub use opcell_workflow as workflow;
 }
 
-/// What most programs that embed Opcell name.
+/// The names that most programs which embed Opcell use.
 pub mod prelude {
     pub use crate::{
         CallContext, CancellationToken, CompileMode, Config, Denial, Event, Failure, Grant, Host, HostError,

@@ -2,7 +2,7 @@
 
 use crate::{document, places::real, report::Rejected, run::Workflow};
 use opcell_engine::ports::Workflows;
-use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
+use opcell_ir::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ pub struct Library {
     known: RwLock<Arc<Known>>,
 }
 
-/// What the folders held when they were last looked at.
+/// The content of the folders when they were last read.
 #[derive(Default, Clone)]
 struct Known {
     /// Every document as it was, with what it was compiled to.
@@ -27,13 +27,13 @@ struct Known {
     /// Documents by name; a document that does not compile has the name of its file, and a name that two
     /// documents have is an error.
     names: BTreeMap<Arc<str>, Read>,
-    /// What an embedder added; no folder takes its place.
+    /// The workflows that an embedder added; no folder takes their place.
     added: BTreeMap<Arc<str>, Workflow>,
 }
 
 type Read = Result<Workflow, Rejected>;
 
-/// How a file looks from outside: a file that changes looks different.
+/// The stamp of a file: one that changes has another.
 type Stamp = Option<(SystemTime, u64)>;
 
 /// The folders in which psi keeps the workflows of a user. The project's own take their place.
@@ -185,7 +185,7 @@ fn ending(file: &Path) -> Option<&std::ffi::OsStr> {
     file.extension()
 }
 
-/// Whether the document may bring in files beside it: Markdown of psi, schemas and skills of a pack.
+/// Returns `true` if the document may bring in files beside it: Markdown of psi, schemas and skills of a pack.
 fn has_companions(read: &Read) -> bool {
     let source = match read {
         Ok(workflow) => workflow.document().map(|document| &document.source),

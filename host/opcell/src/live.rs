@@ -19,9 +19,9 @@ use crate::{
 };
 use files::Stamps;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
+use opcell_ir::Diagnostic;
 use opcell_journal::RunId;
 use opcell_sandbox::{Exports, inspect};
-use opcell_workflow::Diagnostic;
 use serde::Serialize;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -35,7 +35,8 @@ use tokio::sync::watch;
 /// code of the plugins that have been exchanged since.
 const MOST_FORMER: usize = 8;
 
-/// How often the files are looked at. What is different in one look and the same in the next counts as whole.
+/// The interval at which the files are looked at. What is different in one look and the same in the next counts as
+/// whole.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A host whose plugins are exchanged while it runs. Cheap to clone; clones share everything.
@@ -47,11 +48,11 @@ struct Shared {
     engine: Engine,
     /// The newest first, then the earlier ones, those that were needed last first.
     hosts: RwLock<VecDeque<Host>>,
-    /// What was refused, so that it is tried and reported once.
+    /// The refused versions, so that each is tried and reported once.
     refused: Mutex<HashMap<String, Tried>>,
     /// One exchange at a time.
     exchanging: tokio::sync::Mutex<()>,
-    /// How many exchanges there have been.
+    /// The number of exchanges.
     exchanges: watch::Sender<u64>,
 }
 
@@ -63,11 +64,11 @@ struct Tried {
     config: Option<PluginConfig>,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Exchange {
-    /// What begins now has this version of a plugin.
+    /// A version of a plugin was loaded; calls that begin now have it.
     Loaded {
         /// The plugin.
         plugin: String,
@@ -99,7 +100,7 @@ pub struct Comparison {
     pub loaded: Option<String>,
     /// Digest of the component that the project names now.
     pub found: String,
-    /// Whether it requests what the loaded one does not.
+    /// `true` if it requests what the loaded one does not.
     pub asks_for_more: bool,
     /// Everything in which they differ.
     pub differences: Vec<Difference>,
@@ -161,14 +162,14 @@ impl LiveHost {
         self.refresh(fresh).await
     }
 
-    /// How many exchanges there have been, and when there is another one.
+    /// Returns the number of exchanges, and waits for the next one.
     #[must_use]
     pub fn exchanges(&self) -> watch::Receiver<u64> {
         self.0.exchanges.subscribe()
     }
 
-    /// What the version of a plugin that `fresh`, the project as it is now, names differs in from the one that is
-    /// loaded. It is looked at, and neither compiled nor run.
+    /// Returns the differences of the version of a plugin that `fresh`, the project as it is now, names from the one
+    /// that is loaded. It is looked at, and neither compiled nor run.
     ///
     /// # Errors
     /// When one of the two is not there, or is no component that can be read.
@@ -345,8 +346,8 @@ impl Host {
         project.chain(plugins.map(|plugin| plugin.path.clone())).collect()
     }
 
-    /// What grants of the host do not extend to was found out at the start: a component or a key at another place is
-    /// not among it.
+    /// Returns `true` if the host has to be restarted: the files that grants do not extend to were found at the start,
+    /// and a component or a key at another place is not among them.
     fn needs_restart(&self, known: &PluginConfig, wanted: &PluginConfig) -> Option<&'static str> {
         let moved =
             known.origin.is_some() != wanted.origin.is_some() || (wanted.origin.is_none() && known.path != wanted.path);
@@ -359,7 +360,7 @@ impl Host {
     }
 }
 
-/// What the project file says, wherever it says so.
+/// Returns the settings of the project file, without their places.
 fn settings(plugin: &PluginConfig) -> PluginConfig {
     let mut plugin = PluginConfig { span: None, ..plugin.clone() };
     plugin.limit_spans.clear();

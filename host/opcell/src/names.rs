@@ -1,8 +1,8 @@
-//! What a host has, as the static checks ask for it.
+//! The names that a host has, as the static checks request them.
 
 use crate::{catalog::Offer, host::Host};
 use opcell_engine::ports::Workflows as _;
-use opcell_workflow::{
+use opcell_ir::{
     WorkflowIr,
     checks::{Catalog, SessionProblem},
     ir::{Invoke, Session},

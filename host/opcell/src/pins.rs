@@ -1,9 +1,9 @@
-//! What a run depends on, by digest: a run that was started with one plugin is not gone on with another.
+//! The pins of a run, by digest: a run that was started with one plugin does not continue with another.
 
 use crate::{catalog::Catalog, library::Library};
 use indexmap::IndexMap;
 use opcell_engine::ports::Workflows as _;
-use opcell_workflow::{
+use opcell_ir::{
     WorkflowIr,
     ir::{DelegateTarget, Form, Judge},
 };
@@ -57,7 +57,7 @@ fn those(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Pins {
     plugins.map(|plugin| (name_of(plugin.name()).into(), plugin.digest().shared().clone())).collect()
 }
 
-/// What a plugin is pinned as.
+/// Returns the pinned name of a plugin.
 pub(crate) fn name_of(plugin: &str) -> String {
     format!("plugin {plugin}")
 }

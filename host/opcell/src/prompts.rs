@@ -8,9 +8,7 @@ use opcell_engine::{
     Program, offer,
     ports::{Failure, OpenSession},
 };
-use opcell_session::prompt::{SystemPrompt, tokens};
-use opcell_types::{CallContext, ToolDescription, Value, value::Map};
-use opcell_workflow::{
+use opcell_ir::{
     Diagnostic, WorkflowIr,
     diagnostic::did_you_mean,
     expr::{Context, Expression},
@@ -23,13 +21,15 @@ use opcell_workflow::{
     resolve::{self, ResolveError, Scope},
     template,
 };
+use opcell_session::prompt::{SystemPrompt, tokens};
+use opcell_types::{CallContext, ToolDescription, Value, value::Map};
 use serde::Serialize;
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
-/// What is asked about a workflow's prompts.
+/// The request for a workflow's prompts.
 #[derive(Debug, Clone, Default)]
 pub struct PromptRequest {
     /// One step; absent: every session step and every LLM judge.
@@ -52,14 +52,14 @@ pub struct StepPrompt {
     pub called_by: Option<StepName>,
     /// Name of the step.
     pub step: StepName,
-    /// Whether this is the session of the step's judge.
+    /// `true` if this is the session of the step's judge.
     pub judge: bool,
     /// The system prompt.
     #[serde(flatten)]
     pub system: SystemPrompt,
     /// The tools that the model is sent beside it, with their parameters.
     pub tools: Vec<ToolDescription>,
-    /// What is said first, in order.
+    /// The messages at the start, in order.
     pub conversation: Vec<PromptMessage>,
 }
 
@@ -70,7 +70,7 @@ pub struct PromptMessage {
     /// The prompt group, of a session that has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Arc<str>>,
-    /// Who says it.
+    /// The role of its author.
     pub role: Arc<str>,
     /// Text of the message, its references resolved as far as known.
     pub text: String,

@@ -18,12 +18,12 @@ use opcell_engine::{
     event::{EffectReply, Event, FrameId, Request},
     receipt::{Receipt, cell_of},
 };
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_sandbox::{
     CellRequest, CompileMode, Exports, HostCall, LoadRequest, Metering, PluginSource, Recording, Sandbox,
     SandboxConfig, Tape, recording::MAX_BYTES,
 };
 use opcell_types::{CallContext, Digest, Value, Verdict};
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use std::{
@@ -32,10 +32,10 @@ use std::{
     sync::Arc,
 };
 
-/// How deep arguments may be that a record repeats: it lies deeper in its event than they do.
+/// The maximum nesting of arguments that a record repeats: it lies deeper in its event than they do.
 const MAX_DEPTH: u32 = 48;
 
-/// What is kept of a call, beside its receipt.
+/// The record of a call, beside its receipt.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Record {
@@ -64,7 +64,7 @@ impl Record {
     }
 }
 
-/// Who called a plugin.
+/// The caller of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caller {
@@ -88,20 +88,20 @@ pub struct RecordedCall {
     pub digest: String,
     /// The operation or the judge.
     pub id: Arc<str>,
-    /// Whether it is a judge.
+    /// `true` if it is a judge.
     pub judge: bool,
-    /// What it was given.
+    /// The arguments.
     pub arguments: Value,
-    /// Where in the run.
+    /// The place in the run.
     pub context: CallContext,
-    /// What its host calls were given and answered.
+    /// The arguments and answers of its host calls.
     pub recording: Arc<Recording>,
-    /// What came of it: `data`, `summary` and `details`, or `outcome` and `rationale`, or `failure`. Nothing where the
+    /// The result: `data`, `summary` and `details`, or `outcome` and `rationale`, or `failure`. Nothing where the
     /// journal has only a part of it.
     pub result: Option<serde_json::Value>,
     /// The cell's receipt.
     pub receipt: serde_json::Value,
-    /// What the result was made into.
+    /// The caller, which says what the result was made into.
     pub caller: Caller,
 }
 
@@ -219,7 +219,7 @@ fn result_of(reply: &EffectReply) -> Option<serde_json::Value> {
     Some(result.unwrap_or_else(|failure| json!({ "failure": failure })))
 }
 
-/// Where a replay is not what was recorded.
+/// A difference of a replay from the record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -232,7 +232,7 @@ pub struct Difference {
     pub replayed: serde_json::Value,
 }
 
-/// What came of a call that was made again.
+/// The result of a call that was made again.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -243,7 +243,7 @@ pub struct Replayed {
     pub result: serde_json::Value,
     /// The receipt of the cell.
     pub receipt: serde_json::Value,
-    /// What is not as it was; times are not compared, and neither is what the plugin touched, for it touched nothing.
+    /// The differences; times are not compared, and neither is what the plugin touched, because it touched nothing.
     pub differences: Vec<Difference>,
     /// Recorded host calls that were not made again.
     pub not_made: Vec<HostCall>,
@@ -265,12 +265,12 @@ const COMPARED: [&str; 12] = [
     "log",
 ];
 
-/// How a call is made again.
+/// The options of making a call again.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayOptions {
     /// The component to call, if not the project's.
     pub plugin: Option<PathBuf>,
-    /// Where it is compiled; as [`CompileMode::find`] says unless said.
+    /// The place in which it is compiled; [`CompileMode::find`] unless set.
     pub compile: Option<CompileMode>,
 }
 
@@ -399,7 +399,7 @@ impl RecordedCall {
         serde_json::Value::Object(shown)
     }
 
-    /// What is not in the record, as a sentence; nothing where it is whole.
+    /// Returns what is not in the record, as a sentence; `None` where it is whole.
     #[must_use]
     pub fn left_out(&self) -> Option<String> {
         let answers = self.recording.calls.iter().filter(|call| call.answer_left_out > 0).count();

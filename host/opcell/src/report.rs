@@ -3,7 +3,7 @@
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceSpan, SpanContents,
 };
-use opcell_workflow::{Diagnostic, Severity, SourceFile, Span};
+use opcell_ir::{Diagnostic, Severity, SourceFile, Span};
 use serde_json::json;
 use std::{
     borrow::Cow,
@@ -18,7 +18,7 @@ use std::{
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rejected {
-    /// What was read, when the findings point into a text.
+    /// The text that was read, when the findings point into one.
     pub source: Option<Arc<SourceFile>>,
     /// At least one.
     pub diagnostics: Vec<Diagnostic>,
@@ -97,7 +97,7 @@ pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color
 /// Columns in which messages are broken between words.
 static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
 
-/// Where nothing is known of the reader, and the most that is read with ease.
+/// The width where nothing is known of the reader, and the most that is read with ease.
 const WIDEST: usize = 120;
 
 /// Breaks the messages of this process's findings at the width of the terminal that shows them, from 40 columns to 120.
@@ -294,7 +294,7 @@ impl miette::SourceCode for Excerpt<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Rejected, printable, render, to_json};
-    use opcell_workflow::{Diagnostic, SourceFile, Span};
+    use opcell_ir::{Diagnostic, SourceFile, Span};
     use std::sync::Arc;
 
     #[test]

@@ -11,10 +11,10 @@ use opcell_engine::{
     program::{Program, ProgramError},
     receipt::{CallReceipt, Receipt, is_of_call},
 };
+use opcell_ir::{Diagnostic, WorkflowIr};
 use opcell_journal::Damage;
 use opcell_sandbox::Receipt as CellReceipt;
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, WorkflowIr};
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
@@ -166,7 +166,7 @@ impl Workflow {
         self.ir.steps.iter().map(|step| step.name.clone()).collect()
     }
 
-    /// What is remarkable about the document.
+    /// Returns the warnings about the document.
     #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         self.document.as_ref().map_or(&[], |document| &document.diagnostics)
@@ -190,7 +190,7 @@ impl Run {
         self.handle.run()
     }
 
-    /// What was found broken at the end of the journal, and cut, when the run was resumed.
+    /// Returns the damage that was found at the end of the journal, and cut, when the run was resumed.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.handle.damage()
@@ -202,7 +202,7 @@ impl Run {
         self.handle.resumed_at()
     }
 
-    /// How the run stood when it was durable, before anything was done for it, or when it was resumed.
+    /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
     #[must_use]
     pub fn begun(&self) -> &RunOutcome {
         self.handle.begun()

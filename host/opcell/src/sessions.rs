@@ -13,6 +13,7 @@ use crate::{
 pub(crate) use delegation::ChildRuns;
 use indexmap::IndexMap;
 use opcell_engine::{ports::Operations, receipt::Provider};
+use opcell_ir::Diagnostic;
 use opcell_sandbox::Access;
 use opcell_schema::shown;
 use opcell_session::{
@@ -24,10 +25,9 @@ use opcell_session::{
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
 use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::Ledger};
-use opcell_workflow::Diagnostic;
 use std::{collections::HashSet, path::Path, sync::Arc};
 
-/// What sessions of a project share with the rest of its host.
+/// The parts of the host that a project's sessions share.
 pub(crate) struct SessionDeps<'a> {
     pub root: &'a Path,
     /// Operations and tools by the names that documents call them by.
@@ -38,7 +38,7 @@ pub(crate) struct SessionDeps<'a> {
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
     pub child_runs: Arc<ChildRuns>,
-    /// What [`own_tools`] gave.
+    /// The result of [`own_tools`].
     pub own: Vec<SessionTool>,
 }
 
@@ -154,7 +154,7 @@ fn bound(tools: &[SessionTool], bindings: &IndexMap<String, String>) -> Vec<Sess
     unused.filter_map(|(name, target)| Some(find(tools, target)?.named(name))).collect()
 }
 
-/// Whether what a plugin was granted lets it write, or reach the network or tools of the host: then a model gets its
+/// Returns `true` if a plugin's grants let it write, or reach the network or tools of the host: then a model gets its
 /// operations only where they are declared.
 fn reaches(catalog: &Catalog, plugin: &str) -> bool {
     let granted = catalog.plugins().find(|known| known.name() == plugin).map(|known| known.policy().grants().clone());

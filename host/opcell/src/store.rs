@@ -6,8 +6,8 @@ use crate::{
     report::Rejected,
     stores::PluginStores,
 };
+use opcell_ir::Diagnostic;
 use opcell_journal::{Journal, JournalError, Retention};
-use opcell_workflow::Diagnostic;
 use std::{path::Path, sync::Arc, time::SystemTime};
 
 /// Opens the journal, and makes it where there is none. Deletes nothing, whatever the settings keep.
@@ -126,7 +126,7 @@ mod file {
         Ok(Arc::new(SqliteJournal::open(path)?))
     }
 
-    /// What runs were given and said may be confidential: a folder that is made for them is its owner's alone.
+    /// Makes a folder that is its owner's alone, because the inputs and messages of runs may be confidential.
     fn make_private_folder(folder: &Path) -> io::Result<()> {
         if folder.as_os_str().is_empty() || folder.is_dir() {
             return Ok(());
@@ -158,8 +158,8 @@ mod file {
 mod server {
     use super::{Arc, HostError, Journal, JournalError, PluginStores};
     use crate::{config::JournalServer, http::SecretSource, report::Rejected};
+    use opcell_ir::Diagnostic;
     use opcell_journal_postgres::{PostgresJournal, Settings};
-    use opcell_workflow::Diagnostic;
 
     pub(super) async fn open(server: &JournalServer) -> Result<Arc<dyn Journal>, HostError> {
         Ok(Arc::new(connect(server).await?))

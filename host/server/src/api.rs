@@ -33,8 +33,8 @@ use axum::{
 };
 use governor::DefaultDirectRateLimiter;
 use opcell_engine::Event;
+use opcell_ir::WorkflowIr;
 use opcell_types::text::one_line;
-use opcell_workflow::WorkflowIr;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

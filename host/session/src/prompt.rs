@@ -7,7 +7,7 @@ mod selection;
 pub use parts::{ContextFile, Entry, PromptContribution, PromptParts};
 pub use selection::{ComponentSelection, SelectionError};
 
-use opcell_workflow::ir::PromptMode;
+use opcell_ir::ir::PromptMode;
 use serde::Serialize;
 
 /// A part of a system prompt, in the order in which parts are rendered: what stays the same across sessions first, so
@@ -15,17 +15,17 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// Who the model is and how it works, phrased for the mode.
+    /// The preamble: the role of the model and its way of working, phrased for the mode.
     Preamble,
-    /// What it may call.
+    /// The tools that it may call.
     Tools,
-    /// What it may read up on.
+    /// The skills that it may read.
     Skills,
     /// Files of the project.
     ContextFiles,
-    /// Which extensions are there.
+    /// The extensions that are there.
     Extensions,
-    /// What it may delegate to.
+    /// The workflows that it may delegate to.
     Workflows,
     /// Text that extensions add.
     Contributions,
@@ -70,7 +70,7 @@ impl Component {
 /// One rendered part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Section {
-    /// Which part.
+    /// The component.
     pub component: Component,
     /// Its text.
     pub text: String,
@@ -95,11 +95,11 @@ pub fn tokens(text: &str) -> usize {
 /// A system prompt that a person can inspect, test and diff.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SystemPrompt {
-    /// Which preamble and forms it uses.
+    /// The preamble and the forms that it uses.
     pub mode: PromptMode,
     /// In the order of the text; empty parts are left out.
     pub sections: Vec<Section>,
-    /// What a person should know about parts that are not shown.
+    /// Notes for a person about parts that are not shown.
     pub notes: Vec<String>,
 }
 

@@ -20,8 +20,8 @@ use opcell_engine::ports::{
     Workflows,
 };
 use opcell_engine::receipt::Provider;
+use opcell_ir::ir;
 use opcell_types::{ToolDescription, Value};
-use opcell_workflow::ir;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 

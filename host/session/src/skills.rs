@@ -9,7 +9,7 @@ pub use discover::{SkillFinding, SkillFolder};
 use crate::confined::{EntryKind, FileError, Folder, Guard};
 use indexmap::IndexMap;
 use opcell_types::{control::ControlFiles, suggest::hint};
-use opcell_workflow::front_matter::split;
+use opcell_yaml::front_matter::split;
 use std::{path::PathBuf, sync::Arc};
 use thiserror::Error;
 
@@ -30,7 +30,7 @@ const RESOURCE_COUNT: usize = 1000;
 pub struct Skill {
     /// Unique in a library.
     pub name: String,
-    /// What it is for; a model decides by it.
+    /// The description by which a model decides to read it.
     pub description: String,
     /// The same in symbols.
     pub lambda: Option<String>,
@@ -40,9 +40,9 @@ pub struct Skill {
     pub compatibility: Option<String>,
     /// Tools that its author expects; for people, it grants nothing.
     pub allowed_tools: Vec<String>,
-    /// Whether only a person or a workflow may name it.
+    /// `true` if only a person or a workflow may name it.
     pub disable_model_invocation: bool,
-    /// Whether sessions that declare no skills see it.
+    /// `true` if sessions that declare no skills see it.
     pub advertise: bool,
     /// Its folder on disk.
     pub folder: PathBuf,
@@ -51,13 +51,13 @@ pub struct Skill {
 }
 
 impl Skill {
-    /// How a prompt and the `read` tool name it: `skill:NAME/FILE`.
+    /// Returns the location by which a prompt and the `read` tool name it: `skill:NAME/FILE`.
     #[must_use]
     pub fn location(&self) -> String {
         format!("skill:{}/{}", self.name, self.file)
     }
 
-    /// Whether a session that declares no skills sees it.
+    /// Returns `true` if a session that declares no skills sees it.
     #[must_use]
     pub fn is_offered(&self) -> bool {
         self.advertise && !self.disable_model_invocation
@@ -83,7 +83,7 @@ pub enum SkillError {
     File {
         /// The skill.
         skill: String,
-        /// What went wrong.
+        /// The error.
         error: FileError,
     },
 }
@@ -104,7 +104,8 @@ impl SkillLibrary {
         Self { skills, findings, folders: folders.iter().map(|folder| folder.path.clone()).collect() }
     }
 
-    /// What a person should know: skills that did not load, names defined twice, front matter that bends the format.
+    /// Returns findings for a person: skills that did not load, names defined twice, front matter that bends the
+    /// format.
     #[must_use]
     pub fn findings(&self) -> &[SkillFinding] {
         &self.findings

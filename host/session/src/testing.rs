@@ -1,10 +1,10 @@
-//! What tests of several modules start from.
+//! The fixtures of several modules' tests.
 
 use opcell_engine::call;
 use opcell_engine::conversation::Message;
 use opcell_engine::ports::{ModelRound, OpenedSession, TextSink};
+use opcell_ir::ir;
 use opcell_types::{CallContext, Value};
-use opcell_workflow::ir;
 use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell_engine::{Engine, Program, RunOptions, RunOutcome, Status};
+use opcell_ir::source::SourceFile;
 use opcell_session::HostSessions;
 use opcell_session::models::{Models, ScriptedModel};
 use opcell_session::skills::{SkillFolder, SkillLibrary};
@@ -11,7 +12,6 @@ use opcell_session::tools::{FileRoot, FileRoots, file_tools};
 use opcell_types::{Value, quota::ThisProcess};
 use opcell_workflow::companions::NoCompanions;
 use opcell_workflow::document;
-use opcell_workflow::source::SourceFile;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

@@ -7,15 +7,17 @@
 //! [`Language::of`] is the only place that decides, and a text that it takes for one language is never read as another.
 
 use crate::{
-    checks,
     companions::Companions,
+    json::{Document, pointer_part},
+    promptpack, psi, workflowskill,
+};
+use opcell_ir::{
+    checks,
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity, did_you_mean},
     ir::WorkflowIr,
-    json::{Document, pointer_part},
-    promptpack, psi,
     source::{SourceFile, SourceMap, Span},
-    validate, workflowskill,
+    validate,
 };
 use std::{path::Path, sync::Arc};
 
@@ -224,7 +226,8 @@ fn unknown_step_keys(document: &Document) -> Vec<Diagnostic> {
 #[cfg(test)]
 mod tests {
     use super::{Language, compile};
-    use crate::{companions::NoCompanions, source::SourceFile};
+    use crate::companions::NoCompanions;
+    use opcell_ir::source::SourceFile;
 
     fn language(name: &str, text: &str) -> Option<Language> {
         Language::of(&SourceFile::new(name, text))

@@ -1,18 +1,18 @@
 //! A JSON document with a place for every key and value.
 
-use crate::diagnostic::Diagnostic;
-use crate::source::{SourceFile, Span};
+use opcell_ir::diagnostic::Diagnostic;
+use opcell_ir::source::{SourceFile, Span};
 use std::collections::HashMap;
 
 /// A parsed document.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// What it says.
+    /// The value of the document.
     pub json: serde_json::Value,
     places: HashMap<String, Place>,
 }
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     key: Option<Span>,
@@ -183,9 +183,9 @@ impl Scan<'_> {
 #[cfg(test)]
 mod tests {
     use super::Document;
-    use crate::source::SourceFile;
+    use opcell_ir::source::SourceFile;
 
-    fn read(text: &str) -> Result<Document, Vec<crate::Diagnostic>> {
+    fn read(text: &str) -> Result<Document, Vec<opcell_ir::Diagnostic>> {
         Document::read(&SourceFile::new("pack.json", text))
     }
 

@@ -3,7 +3,7 @@
 //! Owns: the psi grammar, its checks in the order in which psi makes them (load, compile, structure, meaning) with its
 //! messages, and the defaults that make every output and yielded value explicit. The way through: [`markdown`] turns
 //! front matter and body into the same EDN nodes that the reader gives, [`load`] checks the root and brings in prompt
-//! workflows, [`step`] and the modules beside it compile nodes to IR, and [`crate::validate`] checks what they mean
+//! workflows, [`step`] and the modules beside it compile nodes to IR, and [`opcell_ir::validate`] checks what they mean
 //! together.
 //!
 //! Must not know: files. Texts that a workflow names (`:prompt-workflow`) come through [`Companions`].
@@ -22,9 +22,8 @@ mod source_spec;
 mod step;
 mod value;
 
-use crate::{
-    companions::Companions, compiled::Compiled, diagnostic::Severity, ir::WorkflowIr, source::SourceFile, validate,
-};
+use crate::companions::Companions;
+use opcell_ir::{compiled::Compiled, diagnostic::Severity, ir::WorkflowIr, source::SourceFile, validate};
 use report::Report;
 use std::sync::Arc;
 
@@ -49,7 +48,7 @@ pub fn compile_markdown(source: &SourceFile) -> Compiled {
 /// Checks what a compiled workflow means, unless its form is already wrong: psi does not either.
 fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
     let (mut diagnostics, spans) = report.into_parts();
-    let has_errors = |found: &[crate::Diagnostic]| found.iter().any(|found| found.severity == Severity::Error);
+    let has_errors = |found: &[opcell_ir::Diagnostic]| found.iter().any(|found| found.severity == Severity::Error);
     let ir = ir.filter(|_| !has_errors(&diagnostics));
     if let Some(ir) = &ir {
         let found = validate::validate(ir).into_iter().map(|diagnostic| spans.locate(diagnostic));
@@ -58,7 +57,7 @@ fn finish(ir: Option<WorkflowIr>, report: Report) -> Compiled {
             .iter()
             .map(|reported| (reported.code, reported.path.clone(), reported.message.clone()))
             .collect();
-        let is_new = |found: &crate::Diagnostic| {
+        let is_new = |found: &opcell_ir::Diagnostic| {
             !reported
                 .iter()
                 .any(|(code, path, message)| (*code, path, message) == (found.code, &found.path, &found.message))

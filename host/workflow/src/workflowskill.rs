@@ -10,18 +10,19 @@ mod compile;
 mod definition;
 mod extract;
 mod resemblance;
+pub mod run_log;
 mod schema;
 mod types;
 mod validate;
 
-use crate::{
+use opcell_ir::{
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity},
     ir::WorkflowIr,
     source::{SourceFile, SourceMap, Span},
-    yaml::{self, Node},
 };
 use opcell_types::Value;
+use opcell_yaml::{self as yaml, Node};
 use resemblance::Certainty;
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -36,7 +37,7 @@ pub struct Issue {
     pub message: String,
 }
 
-/// What a document says about itself, and what its run is called.
+/// A document's name and description, and the name of its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillInfo {
     /// The workflow's name.
@@ -86,14 +87,15 @@ impl Skill {
         self.front_matter.as_ref()?.get("name")?.as_str()
     }
 
-    /// What the document is called and says of itself; `fallback` where it has no name.
+    /// Returns the document's name and description; `fallback` where it has no name.
     #[must_use]
     pub fn info(&self, fallback: &str) -> SkillInfo {
         let description = self.front_matter.as_ref().and_then(|fm| fm.get("description")?.as_str());
         SkillInfo { name: self.name().unwrap_or(fallback).into(), description: description.map(str::to_owned) }
     }
 
-    /// What the reference's validator finds; tools are checked only where there is something to check them against.
+    /// Returns the findings of the reference's validator; tools are checked only where there is something to check them
+    /// against.
     #[must_use]
     pub fn validate(&self, tools: Option<&dyn Fn(&str) -> bool>) -> Vec<Issue> {
         validate::validate(&self.definition, tools)
@@ -205,16 +207,16 @@ fn parse_yaml_at(text: &str, range: Range<usize>, front_matter: Option<Value>) -
     }
 }
 
-/// What [`validate_workflow_skill`] says, in the reference's shape.
+/// The verdict of [`validate_workflow_skill`], in the reference's shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether there are no errors.
+    /// `true` if there are no errors.
     pub valid: bool,
     /// Of the schema, or else of the validator: never both.
     pub errors: Vec<Issue>,
     /// The front matter's name; of valid documents only, like what follows.
     pub name: Option<Arc<str>>,
-    /// How many steps.
+    /// The number of steps.
     pub step_count: Option<usize>,
     /// The kinds of steps, each once, in order of appearance.
     pub step_types: Option<Vec<&'static str>>,

@@ -7,12 +7,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
-use opcell_workflow::{
+use opcell_ir::{
     checks::{self, Catalog},
-    companions::NoCompanions,
-    document,
     source::SourceFile,
 };
+use opcell_workflow::{companions::NoCompanions, document};
 
 /// Parts of the smaller document.
 const PARTS: usize = 400;

@@ -1,6 +1,7 @@
-//! What is printed as the IR keeps to the schema that is published for it.
+//! The IR of a document, as it is printed, keeps to the schema that is published for it.
 
-use opcell_workflow::{SourceFile, companions::NoCompanions, document, ir};
+use opcell_ir::{SourceFile, ir};
+use opcell_workflow::{companions::NoCompanions, document};
 use std::path::{Path, PathBuf};
 
 fn documents(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "helpers of tests are tests")]
 
+use opcell_ir::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
+use opcell_ir::{Severity, SourceFile};
 use opcell_types::Value;
 use opcell_workflow::companions::Companions;
-use opcell_workflow::ir::{ArtifactMode, Control, Form, Goto, Judge, Orchestration};
 use opcell_workflow::promptpack::template::{self, TemplateError, Variables, render, render_nested};
 use opcell_workflow::promptpack::{self, Spec};
-use opcell_workflow::{Severity, SourceFile};
 use serde_json::{Value as Json, json};
 
 fn spec(json: Json) -> Spec {
@@ -24,7 +24,7 @@ fn pack(workflow: Json) -> Json {
     })
 }
 
-fn compile(pack: &Json) -> opcell_workflow::Compiled {
+fn compile(pack: &Json) -> opcell_ir::Compiled {
     promptpack::compile(&SourceFile::new("a.pack.json", serde_json::to_string_pretty(pack).unwrap()))
 }
 
@@ -244,7 +244,7 @@ mod packs {
         let work = &ir.workflows[0];
         assert_eq!((work.name.as_ref(), work.result.as_deref()), ("a-pack/sorting", Some("one")));
         assert_eq!(work.step("one").unwrap().retry.unwrap().max, 2, "attempts in all, the first one included");
-        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        let again: opcell_ir::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
         assert_eq!(again, *ir, "the execution model survives JSON");
     }
 
@@ -275,7 +275,7 @@ mod packs {
         pack
     }
 
-    fn compile_beside(pack: &Json, files: &'static [(&'static str, &'static str)]) -> opcell_workflow::Compiled {
+    fn compile_beside(pack: &Json, files: &'static [(&'static str, &'static str)]) -> opcell_ir::Compiled {
         promptpack::compile_with(&SourceFile::new("a.pack.json", pack.to_string()), &Files(files))
     }
 
@@ -300,7 +300,7 @@ mod packs {
         let one = work.step("one").unwrap().outputs["output"].structured.as_ref().unwrap();
         assert_eq!(one.json_schema, Some(Value::from(json!({"type": "string"}))));
         assert!(work.step("two").unwrap().outputs["output"].structured.is_none());
-        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        let again: opcell_ir::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
         assert_eq!(again, *ir, "the execution model survives JSON");
     }
 
@@ -383,7 +383,7 @@ mod packs {
 
 mod agents {
     use super::*;
-    use opcell_workflow::agent::{input, parameters};
+    use opcell_ir::agent::{input, parameters};
 
     /// `boss` calls `clerk`, who calls `boss` and `cook`; `maid` is called by no one.
     fn house() -> Json {
@@ -419,7 +419,7 @@ mod agents {
         assert_eq!(session.tools.as_deref(), Some(&[][..]), "none of its caller's");
         assert_eq!(session.agents["cook"].description, "COOK", "its name, where nothing else describes it");
         assert!(clerk.steps[0].terminal && clerk.workflows.is_empty());
-        let again: opcell_workflow::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
+        let again: opcell_ir::WorkflowIr = serde_json::from_str(&serde_json::to_string(&*ir).unwrap()).unwrap();
         assert_eq!(again, *ir, "the execution model survives JSON");
     }
 
@@ -444,7 +444,7 @@ mod agents {
         let ir = compile(&pack).ir.unwrap();
         let clerk = ir.workflows.iter().find(|own| own.name.ends_with("clerk")).unwrap();
         assert_eq!((clerk.entry.as_deref(), clerk.steps.len(), clerk.limits.total_visits), (Some("books"), 3, Some(9)));
-        let controls = |ir: &opcell_workflow::WorkflowIr| {
+        let controls = |ir: &opcell_ir::WorkflowIr| {
             let all: Vec<_> = ir.steps.iter().map(|step| step.judge.clone()).collect();
             all.into_iter()
                 .map(|judge| match judge {
@@ -661,7 +661,7 @@ mod checks {
 /// Packs as they are published: fragments by their full name, several prompts, rules of variables.
 mod published {
     use super::*;
-    use opcell_workflow::ir::WorkflowIr;
+    use opcell_ir::ir::WorkflowIr;
     use std::sync::Arc;
 
     fn prompts() -> Json {

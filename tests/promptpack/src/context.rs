@@ -1,8 +1,8 @@
 //! The serialisable state of a workflow run.
 
 use jiff::Timestamp;
+use opcell_ir::print::go;
 use opcell_types::value::Map;
-use opcell_workflow::print::go;
 use opcell_workflow::promptpack::Spec;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
@@ -47,7 +47,7 @@ pub struct ArtifactSnapshot {
 /// The serialisable state of a workflow run. Recording a transition costs the same at the first and at the millionth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Context {
-    /// Where the run is.
+    /// The state that the run is in.
     pub current_state: String,
     /// The newest [`MAX_HISTORY_LENGTH`] transitions, oldest first.
     #[serde(deserialize_with = "null_as_default", default)]
@@ -126,17 +126,17 @@ pub enum ContextError {
     /// The last transition does not lead to the current state.
     #[error("the last transition in history leads to {}, but current_state is {}", go::quote(.to), go::quote(.current))]
     HistoryElsewhere {
-        /// Where history leads.
+        /// The state that history leads to.
         to: String,
-        /// Where the context says it is.
+        /// The current state of the context.
         current: String,
     },
     /// A transition does not start where the one before it ended.
     #[error("history is broken: a transition leaves {}, but the one before it entered {}", go::quote(.from), go::quote(.entered))]
     BrokenHistory {
-        /// Where it starts.
+        /// The state that it starts in.
         from: String,
-        /// Where the one before it ended.
+        /// The state in which the one before it ended.
         entered: String,
     },
     /// The current state was never entered.
@@ -145,7 +145,7 @@ pub enum ContextError {
     /// The counts are smaller than what history alone shows.
     #[error("visit_counts says {} was entered {counted} times, but history shows {shown}", go::quote(.state))]
     TooFewVisits {
-        /// Which state.
+        /// The state.
         state: String,
         /// By the counts.
         counted: u64,
@@ -237,7 +237,7 @@ impl Context {
         self.updated_at = now;
     }
 
-    /// Whether this context can have come from a run of a workflow. The reference restores whatever it is given.
+    /// Checks whether this context can have come from a run of a workflow. The reference restores whatever it is given.
     ///
     /// # Errors
     /// The first sign that it cannot.

@@ -1,6 +1,6 @@
 //! The reference's PromptPack library in Rust: its state machine with its two tools, which the conformance cases drive.
 //!
-//! No product code uses it: the engine runs the same rules (`opcell_workflow::routing`) over events of its own.
+//! No product code uses it: the engine runs the same rules (`opcell_ir::routing`) over events of its own.
 //!
 //! # The reference's package, operation by operation
 //!
@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `ParseConfig` | [`Spec::from_config`] |
 //! | `Spec`, `State`, `ArtifactDef`, `Budget` | [`Spec`], [`State`], [`spec::ArtifactDef`], [`spec::Budget`] by [`Spec::budget`] |
-//! | `Orchestration`, `Persistence` | the fields of [`State`] as written; compiled, [`Orchestration`](opcell_workflow::ir::Orchestration) |
+//! | `Orchestration`, `Persistence` | the fields of [`State`] as written; compiled, [`Orchestration`](opcell_ir::ir::Orchestration) |
 //! | `SortedEvents` | [`spec::sorted_events`] |
 //! | `Validate`, `ValidationResult`, `HasErrors` | [`validate()`], [`ValidationResult`], [`ValidationResult::has_errors`] |
 //! | `NewContext` | [`Context::new`] |

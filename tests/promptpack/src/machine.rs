@@ -2,11 +2,11 @@
 
 use crate::context::{Context, ContextError};
 use jiff::Timestamp;
+use opcell_ir::ir::RunLimits;
+use opcell_ir::print::go::{list, quote};
+use opcell_ir::routing::{EventTable as _, LimitKind, Refusal, Usage, route_event};
 use opcell_types::value::Map;
-use opcell_workflow::ir::RunLimits;
-use opcell_workflow::print::go::{list, quote};
 use opcell_workflow::promptpack::Spec;
-use opcell_workflow::routing::{EventTable as _, LimitKind, Refusal, Usage, route_event};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct StateMachine {
     context: Context,
 }
 
-/// What an event did.
+/// The result of an event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct TransitionResult {
     /// The state that was left.
@@ -58,31 +58,31 @@ pub enum TransitionError {
         quote(.event), quote(.state), list(.available)
     )]
     InvalidEvent {
-        /// Where the run is.
+        /// The state that the run is in.
         state: String,
-        /// What was raised.
+        /// The event that was raised.
         event: String,
-        /// What could have been, sorted.
+        /// The events that could have been raised, sorted.
         available: Vec<String>,
     },
     /// The run is complete.
     #[error("current state is terminal (no outgoing transitions): state {} is terminal", quote(.state))]
     TerminalState {
-        /// Where the run is.
+        /// The state that the run is in.
         state: String,
     },
     /// The target was entered as often as it may be, and names no other state.
     #[error("max visits exceeded: state {} visited {visit_count} times (max {max_visits})", quote(.original_target))]
     MaxVisitsExceeded {
-        /// Where the run is.
+        /// The state that the run is in.
         from_state: String,
         /// The state that the event named.
         original_target: String,
-        /// What was raised.
+        /// The event that was raised.
         event: String,
-        /// How often the target was entered.
+        /// The number of times the target was entered.
         visit_count: u64,
-        /// How often it may be.
+        /// The number of times it may be entered.
         max_visits: u64,
     },
     /// A limit of the run is reached.
@@ -90,11 +90,11 @@ pub enum TransitionError {
     BudgetExhausted {
         /// The limit that was reached.
         limit: LimitKind,
-        /// What was used.
+        /// The amount used.
         current: u64,
-        /// What was allowed.
+        /// The amount allowed.
         max: u64,
-        /// Where the run is.
+        /// The state that the run is in.
         current_state: String,
     },
 }
@@ -137,7 +137,7 @@ impl StateMachine {
         &self.context
     }
 
-    /// Where the run is.
+    /// Returns the state that the run is in.
     #[must_use]
     pub fn current_state(&self) -> &str {
         &self.context.current_state
@@ -155,7 +155,7 @@ impl StateMachine {
         self.spec.events(self.current_state())
     }
 
-    /// Whether no event can move the run on: unknown states count.
+    /// Returns `true` if no event can move the run on: unknown states count.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         self.spec.is_terminal(self.current_state())
@@ -188,7 +188,7 @@ impl StateMachine {
         self.context.set_artifact(name, value, append);
     }
 
-    /// What the run has used by `now`.
+    /// Returns the usage of the run by `now`.
     #[must_use]
     pub fn usage(&self, now: Timestamp) -> Usage {
         let elapsed = now.duration_since(self.context.started_at).as_secs();

@@ -1,34 +1,34 @@
 //! The two tools through which a model moves a workflow and sets its artifacts.
 
 use crate::machine::{StateMachine, TransitionError, TransitionResult};
+use opcell_ir::state_tools::{self, StateTool};
 use opcell_workflow::promptpack::arguments;
 use opcell_workflow::promptpack::decode::{DecodeError, Decoder, Struct};
 use opcell_workflow::promptpack::spec::{Spec, State, sorted_events};
-use opcell_workflow::state_tools::{self, StateTool};
 
-pub use opcell_workflow::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+pub use opcell_ir::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 
 use jiff::Timestamp;
 use opcell_types::value::{Map, Object, Value};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a host recognises the transition tool's executor.
+/// The mode by which a host recognises the transition tool's executor.
 pub const TRANSITION_MODE: &str = "workflow-transition";
-/// How a host recognises the artifact tool's executor.
+/// The mode by which a host recognises the artifact tool's executor.
 pub const ARTIFACT_MODE: &str = "workflow-artifact";
 
 /// Description of a tool for a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ToolDescriptor {
-    /// What the model calls.
+    /// The name that the model calls.
     pub name: String,
     /// Whose tool it is.
     pub namespace: String,
-    /// Who executes it.
+    /// The executor.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub mode: String,
-    /// What it does.
+    /// The description of its effect.
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: serde_json::Value,
@@ -45,7 +45,7 @@ fn descriptor(tool: StateTool, mode: &str) -> ToolDescriptor {
         name: tool.name.to_owned(),
         namespace: "workflow".to_owned(),
         mode: mode.to_owned(),
-        description: tool.description.to_owned(),
+        description: tool.description.into_owned(),
         input_schema: (&tool.parameters).into(),
     }
 }
@@ -74,7 +74,7 @@ pub enum ToolSetError {
     /// The arguments do not fit.
     #[error("tool {tool} validation error (args_invalid): argument validation failed: [{}]", .errors.join(" "))]
     Arguments {
-        /// Which tool.
+        /// The tool.
         tool: String,
         /// Each with its place.
         errors: Vec<String>,
@@ -133,9 +133,9 @@ impl ToolSet {
 /// A transition that waits for the end of the model's round.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PendingTransition {
-    /// What the model raised.
+    /// The event that the model raised.
     pub event: String,
-    /// What it says the next state needs to know.
+    /// The summary for the next state.
     pub context: String,
     /// Further arguments.
     #[serde(skip_serializing_if = "Map::is_empty")]
@@ -147,9 +147,9 @@ pub struct PendingTransition {
 pub struct TransitionScheduled {
     /// Always `transition_scheduled`.
     pub status: &'static str,
-    /// What it raised.
+    /// The event that it raised.
     pub event: String,
-    /// Where the *current* state's event leads; absent when it has no such event.
+    /// The target of the *current* state's event; absent when it has no such event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_state: Option<String>,
 }
@@ -227,7 +227,7 @@ impl TransitionExecutor {
         Ok(scheduled)
     }
 
-    /// What is scheduled.
+    /// Returns the scheduled transition.
     #[must_use]
     pub fn pending(&self) -> Option<&PendingTransition> {
         self.pending.as_ref()

@@ -5,11 +5,11 @@ use super::{
     encoding::{decode, same, show},
     field, first_case, text,
 };
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     expr::{Context, ExprError, Expression},
     interpolate::{Interpolation, stringify},
 };
+use opcell_types::Value;
 
 /// `{contexts, cases: [{fn, expression, outcome, …}]}`
 pub(super) const EXPRESSIONS: Adapter = Adapter {

@@ -13,9 +13,9 @@ use opcell_engine::{
     event::Timestamp,
     ports::{self, Call, Effects, Operations, Reply, Success, Timer},
 };
-use opcell_runlog::{LogEvent, Projection, RunLog};
 use opcell_types::{Value, value::Map};
 use opcell_workflow::workflowskill;
+use opcell_workflow::workflowskill::run_log::{LogEvent, Projection, RunLog};
 use std::{
     collections::VecDeque,
     sync::{
@@ -81,7 +81,7 @@ impl Operations for Script {
     }
 }
 
-/// What a value is once it was written as JSON: undefined is gone, and what is not finite is null.
+/// Returns the value after it was written as JSON: undefined is gone, and what is not finite is null.
 fn json(value: &Value) -> Value {
     Value::from_json(&value.to_json()).unwrap_or_default()
 }
@@ -150,7 +150,7 @@ async fn run(case: &Value) -> Result<Result<(), Failure>, String> {
         .and_then(|()| check(missing == 0, "all of the transcript's calls", format!("{missing} calls less"))))
 }
 
-/// What the reference's `runWorkflowSkill` and `runWorkflow` do.
+/// Performs the work of the reference's `runWorkflowSkill` and `runWorkflow`.
 async fn perform(
     case: &Value,
     script: &Arc<Script>,

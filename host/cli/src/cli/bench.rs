@@ -12,9 +12,9 @@ use crate::bench::{
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opcell::{CompileMode, LimitRequest, config::Config};
+use opcell_ir::Diagnostic;
 use opcell_sandbox::inspect::inspect;
 use opcell_types::files::{Readers, make_folder, replace};
-use opcell_workflow::Diagnostic;
 use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},

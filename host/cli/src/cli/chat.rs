@@ -25,14 +25,14 @@ use opcell_engine::{
     outcome::Question,
     ports::RunText,
 };
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     Diagnostic,
     diagnostic::did_you_mean,
     ir::{Form, Judge, Orchestration, PromptString, SourceRef, Step},
     names::Outcome,
-    promptpack::Pack,
 };
+use opcell_types::Value;
+use opcell_workflow::promptpack::Pack;
 use std::{collections::HashMap, io, path::Path, sync::Arc};
 
 #[derive(Debug, Args)]

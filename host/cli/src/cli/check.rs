@@ -10,7 +10,8 @@ use opcell::{
     report,
     run::Workflow,
 };
-use opcell_workflow::{Diagnostic, Severity, document::Language, ir::Form};
+use opcell_ir::{Diagnostic, Severity, ir::Form};
+use opcell_workflow::document::Language;
 use serde_json::json;
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -6,7 +6,7 @@ use opcell::{
     document::{self, Document},
     report::Rejected,
 };
-use opcell_workflow::WorkflowIr;
+use opcell_ir::WorkflowIr;
 use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]

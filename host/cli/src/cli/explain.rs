@@ -2,8 +2,8 @@
 
 use super::{Exit, Failure, Terminal};
 use clap::Args;
+use opcell_ir::Diagnostic;
 use opcell_types::suggest::hint;
-use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 
 /// Made from the sources and from `explain/remedies.toml`: `SNAPSHOTS=overwrite cargo test -p opcell-tests --test

@@ -8,8 +8,8 @@ use crate::graph::{Drawing, Path as RunPath};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use opcell::library::Library;
+use opcell_ir::Diagnostic;
 use opcell_types::files::{Readers, replace};
-use opcell_workflow::Diagnostic;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]

@@ -1,8 +1,8 @@
 //! Values on the command line.
 
 use opcell::report::Rejected;
+use opcell_ir::Diagnostic;
 use opcell_types::Value;
-use opcell_workflow::Diagnostic;
 use std::{io::Read, path::Path};
 
 /// Maximum bytes read from `@FILE` and `-`.

@@ -2,8 +2,8 @@
 
 use super::{Exit, Failure, Terminal, missing::signing_keys};
 use clap::Subcommand;
+use opcell_ir::Diagnostic;
 use opcell_registry::signature::{DEFAULT_KEY, Helper};
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]

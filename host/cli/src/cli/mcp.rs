@@ -6,8 +6,8 @@ use super::{
 };
 use clap::Args;
 use opcell::LiveHost;
+use opcell_ir::Diagnostic;
 use opcell_server::{Tenant, mcp::McpServer, tenant::TenantLimits};
-use opcell_workflow::Diagnostic;
 use std::sync::Arc;
 
 #[derive(Debug, Args)]

@@ -5,8 +5,8 @@ use opcell::{
     config::{Config, lock::Lock},
     places::Places,
 };
+use opcell_ir::Diagnostic;
 use opcell_registry::signature::Keys;
-use opcell_workflow::Diagnostic;
 
 /// What a list says when it is empty because there is no project.
 pub const NO_PROJECT: &str = "there is no opcell.toml in this directory or above; `opcell init` makes one";

@@ -3,8 +3,8 @@
 use super::{Exit, Failure, Terminal};
 use clap::{Args, Subcommand};
 use opcell::report::Rejected;
+use opcell_ir::Diagnostic;
 use opcell_types::files::{self, Readers, make_folder};
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::{
     io::{ErrorKind, Write as _},

@@ -33,12 +33,12 @@ use opcell::{
     remedy,
     report::Rejected,
 };
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_sandbox::{
     CompileMode, Exports, Grants, LoadError, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, grants::Policy,
     inspect::Surface,
 };
 use opcell_types::Digest;
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

@@ -11,8 +11,8 @@ use opcell_engine::{
     event::{Destination, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
     receipt::Receipt,
 };
+use opcell_ir::handoff;
 use opcell_types::Value;
-use opcell_workflow::handoff;
 use std::{
     collections::HashMap,
     io::{self, IsTerminal, Write as _},

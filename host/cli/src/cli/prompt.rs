@@ -11,8 +11,8 @@ use opcell::{
     prompts::{PromptRequest, StepPrompt},
     report::printable,
 };
+use opcell_ir::ir::PromptMode;
 use opcell_session::prompt::tokens;
-use opcell_workflow::ir::PromptMode;
 use serde_json::json;
 use std::fmt::Write as _;
 

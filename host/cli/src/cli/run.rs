@@ -16,8 +16,9 @@ use opcell::{
     run::{Workflow, check_id},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
+use opcell_ir::{Diagnostic, handoff};
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, document::Language, handoff};
+use opcell_workflow::document::Language;
 use std::{path::PathBuf, sync::Arc};
 
 #[derive(Debug, Args)]

@@ -16,8 +16,8 @@ use opcell::{
     store,
 };
 use opcell_engine::Engine;
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_journal::{RunEntry, RunId};
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]

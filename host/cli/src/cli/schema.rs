@@ -2,7 +2,8 @@
 
 use super::{Exit, Failure, Terminal};
 use clap::{Args, ValueEnum};
-use opcell_workflow::{ir, workflowskill};
+use opcell_ir::ir;
+use opcell_workflow::workflowskill;
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {

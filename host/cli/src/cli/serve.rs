@@ -20,13 +20,13 @@ use opcell::{
 };
 use opcell_engine::Event;
 use opcell_engine::worker::WorkerOptions;
+use opcell_ir::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use opcell_server::{
     Collector, Meter, Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
     access::{Access, Own, tokens::TokenStore},
     api::{self, GraphFormat},
     tenant::TenantLimits,
 };
-use opcell_workflow::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use serde_json::json;
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 

@@ -11,17 +11,16 @@ use opcell_engine::{
     event::Recorded,
     ports::{SystemTimer, Timer as _},
 };
-use opcell_runlog::{Projection, RunLog};
+use opcell_ir::{
+    Diagnostic,
+    ir::{Form, Input},
+};
 use opcell_types::{
     Value,
     value::{Map, NumberKind},
 };
-use opcell_workflow::{
-    Diagnostic,
-    document::Language,
-    ir::{Form, Input},
-    workflowskill,
-};
+use opcell_workflow::workflowskill::run_log::{Projection, RunLog};
+use opcell_workflow::{document::Language, workflowskill};
 use std::{path::Path, sync::Arc};
 
 /// What a run is given: `--input` pairs by the types that the workflow declares, and over them `--json-input`.

@@ -6,7 +6,7 @@ use opcell::{
     Diagnostic, Severity,
     report::{Rejected, printable, render_all},
 };
-use opcell_workflow::SourceFile;
+use opcell_ir::SourceFile;
 use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 

@@ -3,11 +3,11 @@
 use super::{Exit, Failure, Global, Terminal, serve};
 use clap::{Subcommand, ValueEnum};
 use opcell::Config;
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_server::{
     Tenant,
     access::tokens::{Scope, TokenStore},
 };
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,7 @@ use opcell::{
     places::Places,
 };
 use opcell_author::Project;
-use opcell_workflow::Diagnostic;
+use opcell_ir::Diagnostic;
 use serde_json::json;
 use std::{
     fmt::Write as _,

@@ -5,7 +5,7 @@ use opcell_engine::{
     Status,
     event::{Destination, Event, FrameId, Recorded},
 };
-use opcell_workflow::names::Outcome;
+use opcell_ir::names::Outcome;
 use std::{collections::HashMap, sync::Arc};
 
 /// How often a run entered each step and went each way. Workflows that it delegated to are runs of their own pictures.

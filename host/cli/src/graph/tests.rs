@@ -2,7 +2,7 @@ use super::{Drawing, Edge, Target, Undrawable, svg};
 use crate::graph::Path;
 use opcell::Workflow;
 use opcell_engine::event::{Destination, Event, FrameId, Recorded, StepResult, Timestamp};
-use opcell_workflow::names::Outcome;
+use opcell_ir::names::Outcome;
 
 const LOOP: &str = r#"
     {:name "w" :description "d"

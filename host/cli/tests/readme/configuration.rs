@@ -173,7 +173,7 @@ fn plugin_case(text: &str) -> Result<(), String> {
 }
 
 fn compiled(text: &str) -> Result<(), String> {
-    let read: Result<opcell_workflow::WorkflowIr, _> = serde_json::from_str(text);
+    let read: Result<opcell_ir::WorkflowIr, _> = serde_json::from_str(text);
     read.map(drop).map_err(|error| error.to_string())
 }
 

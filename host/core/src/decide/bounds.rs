@@ -1,5 +1,5 @@
-//! What values may cost: none may be so large or so deep that writing, keeping or reading it again could end the
-//! process.
+//! Bounds on the cost of values: none may be so large or so deep that writing, keeping or reading it again could end
+//! the process.
 //!
 //! Values share their parts, so a few steps can make a text of 2^40 bytes out of nothing. Every aggregate knows what it
 //! would take to write it, so a look at each value that a decision makes is enough.
@@ -12,14 +12,14 @@ use crate::{
     outcome::{RunEnd, Status},
     state::State,
 };
+use opcell_ir::ir::Step;
 use opcell_types::{
     Value,
     value::{MAX_BYTES, MAX_DEPTH},
 };
-use opcell_workflow::ir::Step;
 use serde::{Deserialize, Serialize};
 
-/// What a run's values may cost, as bytes of JSON. How deep they nest is not a setting: what is written must be read
+/// The limits on a run's values, as bytes of JSON. How deep they nest is not a setting: what is written must be read
 /// back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -37,7 +37,7 @@ impl Default for ValueLimits {
 }
 
 impl ValueLimits {
-    /// Whether these are the limits of a run that sets none.
+    /// Returns `true` if these are the limits of a run that sets none.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -104,7 +104,7 @@ pub fn accepted(state: &State, request: &Request, reply: EffectReply) -> EffectR
     }
 }
 
-/// What was decided, or the failure of the step that made too much.
+/// Returns the decided events, or the failure of the step that made too much.
 pub(super) fn checked(at: &At<'_>, step: Option<&Step>, events: Vec<Event>) -> Vec<Event> {
     let Some(problem) = events.iter().find_map(|event| problem(at.state, event)) else { return events };
     match step {
@@ -120,7 +120,7 @@ pub(crate) fn made(event: &Event) -> u64 {
     bytes
 }
 
-/// Whether values that are about to be made are within the bounds.
+/// Checks whether values that are about to be made are within the bounds.
 #[inline]
 pub(super) fn fit<const N: usize>(state: &State, values: [&Value; N]) -> bool {
     let mut all = state.made;

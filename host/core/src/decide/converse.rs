@@ -14,18 +14,18 @@ use crate::{
     offer::{ARTIFACT_TOOL, SKILL_TOOL, TRANSITION_TOOL},
     state::{Conversation, Raw},
 };
-use opcell_types::{
-    Value,
-    value::{Map, Object},
-};
-use opcell_workflow::{
+use opcell_ir::{
     arguments::fit,
     ir::{ArtifactMode, Control, Form, Session, Step},
     routing::EventTable as _,
 };
+use opcell_types::{
+    Value,
+    value::{Map, Object},
+};
 use std::sync::Arc;
 
-/// Whether the model raised an event and its round is over.
+/// Returns `true` if the model raised an event and its round is over.
 pub(super) fn is_committed(talk: &Conversation) -> bool {
     talk.record.raised.is_some() && talk.calls.is_empty()
 }
@@ -87,7 +87,7 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
     vec![taken, raised]
 }
 
-/// What one of the engine's own tools does: an event, if it makes one, and the answer to the model.
+/// The effect of one of the engine's own tools: an event, if it makes one, and the answer to the model.
 type OwnTool = fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure>;
 
 /// A call of one of the engine's own tools, done; `None` for any other tool.
@@ -169,7 +169,7 @@ fn set_artifact(at: &At<'_>, _step: &Step, arguments: &Value) -> Result<(Option<
     Ok((Some(Event::ArtifactSet { frame: at.id, name, value }), reported))
 }
 
-/// What a skill teaches.
+/// Returns the instructions of a skill.
 fn read_skill(_at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, Value), Failure> {
     let Form::Session { session } = &step.form else {
         return Err(super::failure("unknown-skill", "there are no skills here"));

@@ -13,8 +13,8 @@ use crate::{
     scope::arguments,
     state::{Accepted, Body, Each, Line, LineAt, Pause, Phase, Raw, State},
 };
+use opcell_ir::ir::{Form, Invoke, Lifecycle, Step};
 use opcell_types::Value;
-use opcell_workflow::ir::{Form, Invoke, Lifecycle, Step};
 use std::sync::Arc;
 
 /// A step, or an element of one, that is about to call an operation, as the run's only effect.
@@ -43,7 +43,7 @@ pub struct DirectCall<'a> {
     of: Of<'a>,
 }
 
-/// What makes the call.
+/// The part of a step that makes the call.
 enum Of<'a> {
     Step { visit: u32 },
     Element { index: u32, item: &'a Value, visit: u32 },
@@ -68,7 +68,7 @@ fn place(state: &State, id: FrameId) -> Option<At<'_>> {
     Some(At { state, id, frame, instance })
 }
 
-/// What is about to call an operation, if that is what comes next and all that goes on.
+/// Returns the call of an operation that comes next, if it does and nothing else is in flight.
 #[must_use]
 pub fn upcoming(state: &State) -> Option<Upcoming<'_>> {
     let at = alone(state)?;
@@ -93,7 +93,7 @@ pub fn upcoming(state: &State) -> Option<Upcoming<'_>> {
 }
 
 impl<'a> Upcoming<'a> {
-    /// What it would call.
+    /// Returns the operation that it would call.
     #[must_use]
     pub fn operation(&self) -> &'a Arc<str> {
         &self.invoke.operation
@@ -124,7 +124,7 @@ impl<'a> Upcoming<'a> {
     }
 }
 
-/// Whether there is a next element, and nothing goes on beside it.
+/// Returns `true` if there is a next element, and nothing is in flight beside it.
 fn is_next_alone(each: &Each) -> bool {
     let left = each.items.len().saturating_sub(each.next as usize);
     left > 0 && each.running == 0 && each.pause == Pause::Over && (each.concurrency == 1 || left == 1)
@@ -186,13 +186,13 @@ impl<'a> Elements<'a> {
         self.at.id
     }
 
-    /// What they call.
+    /// Returns the operation that they call.
     #[must_use]
     pub fn operation(&self) -> &'a Arc<str> {
         &self.invoke.operation
     }
 
-    /// How many of them may be under way at a time.
+    /// Returns the maximum number of them in flight.
     #[must_use]
     pub fn at_once(&self) -> usize {
         self.each.concurrency as usize
@@ -227,8 +227,8 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// What is recorded of an element that was called at once, decided again from the reply that `recorded` holds; nothing
-/// for another event, or where the element would not be called so.
+/// Returns the record of an element's direct call, decided again from the reply that `recorded` holds; `None` for
+/// another event, or where the element would not be called so.
 #[must_use]
 pub fn called_again(state: &State, recorded: &Event) -> Option<Event> {
     let Event::ElementCalled { parent, call, .. } = recorded else { return None };
@@ -267,7 +267,7 @@ fn call(
 }
 
 impl DirectCall<'_> {
-    /// What is called, for a driver to perform.
+    /// Returns the call, for a driver to perform.
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call {
@@ -285,7 +285,7 @@ impl DirectCall<'_> {
         self.at.next_frame()
     }
 
-    /// What says that the call is wanted; to be recorded if it does not end at once, or not well.
+    /// Returns the events that request the call; to be recorded if it does not end at once, or not well.
     #[must_use]
     pub fn begun(self) -> [Event; 2] {
         let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
@@ -298,7 +298,7 @@ impl DirectCall<'_> {
         [entered, Event::Requested { effect, frame, request: Request::Invoke { arguments: self.arguments } }]
     }
 
-    /// What says that the call was made and ended so.
+    /// Returns the event of a call that was made and ended so.
     ///
     /// # Errors
     /// The call and its reply, where there is more to decide about that.
@@ -323,8 +323,9 @@ impl DirectCall<'_> {
         })
     }
 
-    /// Whether [`Called::output`] is to be had, and is within the bounds. It is left undefined, as it comes, where it is
-    /// what the call returned: most are, and a value that is handed on right after it was made is waited for.
+    /// Returns `true` if [`Called::output`] can be computed, and is within the bounds. It is left undefined, as it
+    /// comes, where it is what the call returned: most are, and a value that is handed on right after it was made is
+    /// waited for.
     fn makes(&self, success: &Success, output: &mut Value) -> bool {
         let (at, step) = (&self.at, self.step);
         if step::maps(step) {
@@ -353,7 +354,7 @@ impl DirectCall<'_> {
     }
 }
 
-/// Whether what an element gives is what its call replied.
+/// Returns `true` if the result of an element is its call's reply.
 fn is_result(at: &At<'_>, step: &Step, mapped: &Value) -> bool {
     let plain = at.instance.program.lifecycle() == Lifecycle::Sequential || step.yields.is_none();
     plain && matches!(mapped, Value::Undefined)

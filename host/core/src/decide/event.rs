@@ -9,16 +9,16 @@ use crate::{
     event::{Destination, Event},
     state::{Raw, State, StepFrame},
 };
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Control, Judge, Step},
     names::Outcome,
     routing::{EventTable as _, Refusal, Usage, route_event},
 };
+use opcell_types::Value;
 use std::sync::Arc;
 
-/// Whether, after this event, one state of a pack is on its way out and the next one has not begun to open. What is
-/// decided in between is appended at once, so that no crash leaves half a transition.
+/// Returns `true` if, after this event, one state of a pack is on its way out and the next one has not begun to open.
+/// What is decided in between is appended at once, so that no crash leaves half a transition.
 #[must_use]
 pub fn is_mid_transition(state: &State, last: &Event) -> bool {
     let is_state =
@@ -36,8 +36,8 @@ pub fn is_mid_transition(state: &State, last: &Event) -> bool {
     }
 }
 
-/// What was raised in the step's conversation or chosen by its output counts first, then the oldest signal that is an
-/// event of the step; with neither, the step waits.
+/// Decides on a waiting step. An event that was raised in the step's conversation or chosen by its output counts first,
+/// then the oldest signal that is an event of the step; with neither, the step waits.
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
     let raised = match accepted.map(|accepted| &accepted.raw) {
@@ -113,7 +113,7 @@ fn usage(at: &At<'_>) -> Usage {
     }
 }
 
-/// Whether a limit, or someone who has to speak first, keeps the run from going this way forever.
+/// Returns `true` if a limit, or a party that has to speak first, keeps the run from repeating this path forever.
 fn is_bounded(at: &At<'_>, to: &Destination) -> bool {
     let Destination::Step(index) = to else { return true };
     let visits = at.instance.memory.get(*index as usize).map_or(0, |memory| memory.visits);

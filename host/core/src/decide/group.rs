@@ -6,11 +6,11 @@ use crate::{
     failure::Failure,
     state::{Groups, StepFrame},
 };
-use opcell_types::{Value, value::Object};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Branch, Condition, Form, Reduce, Step},
     predicate,
 };
+use opcell_types::{Value, value::Object};
 use std::sync::Arc;
 
 pub(super) fn begin_branch(at: &At<'_>, entry: &StepFrame, step: &Step, branch: &Branch) -> Vec<Event> {
@@ -118,7 +118,7 @@ fn outputs(at: &At<'_>, entry: &StepFrame, groups: &Groups) -> Result<Vec<Value>
     }
 }
 
-/// What the groups of a parallel step go by: the names of their last steps.
+/// Returns the names of a parallel step's groups: those of their last steps.
 fn last_names(at: &At<'_>, entry: &StepFrame) -> impl Iterator<Item = Arc<str>> {
     let program = at.instance.program.clone();
     program.clone().groups(entry.step).to_vec().into_iter().map(move |steps| {

@@ -8,12 +8,12 @@ use crate::{
     scope::arguments,
     state::{Judging, StepFrame},
 };
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Goto, Judge, Route, Step},
     names::Outcome,
     routing::{Refusal, Routed, admit},
 };
+use opcell_types::Value;
 use std::sync::Arc;
 
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judging) -> Vec<Event> {
@@ -165,23 +165,18 @@ fn follow(at: &At<'_>, entry: &StepFrame, route: &Route) -> Result<Way, Failure>
     Ok((to, None, bounded || at.state.limits.total_visits.is_some()))
 }
 
-/// Where an admitted transition leads, and why not where it said.
+/// Returns the destination of an admitted transition, and the reason for which it is not the route's own.
 pub(super) fn reached(at: &At<'_>, routed: &Routed<'_>) -> Result<(Destination, Option<Arc<str>>), Failure> {
     let index = at.instance.program.index(routed.target).ok_or_else(|| unknown_step(routed.target))?;
     Ok((Destination::Step(index), routed.redirect.map(|_| "max-visits".into())))
 }
 
-/// A refusal that is the workflow's own, in PromptPack's words.
+/// A refusal that is the workflow's own.
 pub(super) fn refused(refusal: &Refusal<'_>) -> Failure {
-    let message = refusal.to_string();
-    match refusal {
-        Refusal::MaxVisits { .. } => failure("max-visits-exceeded", message),
-        Refusal::Terminal => failure("terminal-state", message),
-        Refusal::Limit(_) | Refusal::UnknownState | Refusal::UnknownEvent => failure("no-match", message),
-    }
+    failure(refusal.reason(), refusal.to_string())
 }
 
-/// How often steps have been entered.
+/// Returns the number of visits of steps.
 pub(super) fn visits_by_name<'a>(at: &'a At<'_>) -> impl Fn(&str) -> u64 + use<'a> {
     |step| at.instance.program.index(step).map_or(0, |index| u64::from(visits(at, index)))
 }

@@ -1,15 +1,15 @@
-//! What the lifecycles of the IR decide differently; everything else is one rule for all.
+//! The decisions that differ by the lifecycle of the IR; everything else is one rule for all.
 
 mod routed;
 mod sequential;
 
 use super::At;
 use crate::{event::Event, failure::Failure, program::Program, state::Accepted};
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     ir::{self, Exit, Form, Step},
     resolve::ResolveError,
 };
+use opcell_types::Value;
 use std::sync::Arc;
 
 /// The decisions of a lifecycle.
@@ -23,16 +23,16 @@ pub(super) trait Lifecycle {
     /// The end of a main line at an exit step.
     fn exited(&self, at: &At<'_>) -> Event;
 
-    /// Whether a step that fails inside of a group halts the run, whichever group it is in.
+    /// Returns `true` if a step that fails inside of a group halts the run, whichever group it is in.
     fn failure_in_group_halts(&self) -> bool;
 
-    /// What follows when a guard or an `each` has no value.
+    /// Returns the events that follow when a guard or an `each` has no value.
     fn give_up(&self, at: &At<'_>, step: u32, failure: Failure) -> Vec<Event>;
 
-    /// What follows when the input `name` of the step at `place` cannot be resolved.
+    /// Returns the events that follow when the input `name` of the step at `place` cannot be resolved.
     fn unresolved(&self, at: &At<'_>, place: u32, step: &Step, name: &Arc<str>, error: &ResolveError) -> Vec<Event>;
 
-    /// Whether a step with `each` resolves its inputs once before its first element, to record them.
+    /// Returns `true` if a step with `each` resolves its inputs once before its first element, to record them.
     fn resolves_each_up_front(&self) -> bool;
 
     /// The output of one element of an `each`.

@@ -8,13 +8,13 @@ use crate::{
     outcome::{LimitKind, RunEnd, Status, Used},
     state::{Account, Body, Phase, Scope, State},
 };
+use opcell_ir::{ir::RunLimits, routing};
 use opcell_types::Value;
-use opcell_workflow::{ir::RunLimits, routing};
 
-/// What is reached: which limit, how much was used, how much is allowed.
+/// A limit that is reached: the limit, the amount used, the amount allowed.
 pub(super) type Reached = (LimitKind, f64, f64);
 
-/// What a limit could forbid.
+/// An action that a limit could forbid.
 #[derive(Clone, Copy)]
 enum Before<'a> {
     /// Nothing but waiting.
@@ -31,12 +31,12 @@ pub(super) fn forbids(at: &At<'_>, request: &Request) -> Option<Event> {
     of_run(at.state, before).map(limit_reached).or_else(|| of_scopes(at, before))
 }
 
-/// Whether the run's limits allow one more call of an operation, entering a step for it included.
+/// Returns `true` if the run's limits allow one more call of an operation, entering a step for it included.
 pub(super) fn allows_invoke(state: &State) -> bool {
     of_run(state, Before::Effect(&INVOKE)).is_none()
 }
 
-/// Whether as many more calls of operations as that cannot reach a limit of the run, whatever they use.
+/// Returns `true` if as many more calls of operations cannot reach a limit of the run, whatever they use.
 pub(super) fn allows_invokes(state: &State, calls: usize) -> bool {
     let limits = &state.limits;
     let after = state.used.tool_calls.saturating_add(calls as u64);

@@ -8,8 +8,8 @@ use crate::{
     state::{Line, LineAt},
     structured,
 };
+use opcell_ir::{WorkflowIr, ir::Step, js};
 use opcell_types::Value;
-use opcell_workflow::{WorkflowIr, ir::Step, js};
 use std::sync::Arc;
 
 pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
@@ -103,7 +103,7 @@ fn enter(at: &At<'_>, line: &Line, index: u32) -> Vec<Event> {
     }
 }
 
-/// How often the step will have been entered, or what is decided instead of entering it.
+/// Returns the number of the step's next visit, or the events that are decided instead of entering it.
 pub(super) fn entering(at: &At<'_>, line: &Line, index: u32, step: &Step) -> Result<u32, Vec<Event>> {
     if line.group.is_none()
         && let Some(end) = refused(at, index)

@@ -12,8 +12,7 @@ use crate::{
     structured,
 };
 use indexmap::IndexMap;
-use opcell_types::{Value, value::Object};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{
         Contribution, Form, OutputSpec, Projection, Session, SourceRef, SourceSpec, Step, StructuredOutput, ValueSpec,
     },
@@ -21,6 +20,7 @@ use opcell_workflow::{
     resolve::{self, ConversationPart, Scope},
     template,
 };
+use opcell_types::{Value, value::Object};
 use std::sync::Arc;
 
 /// Model rounds of one turn, unless the session says: enough for long work, few enough to end.
@@ -86,7 +86,7 @@ fn is_artifact(spec: &ValueSpec) -> bool {
     matches!(spec, ValueSpec::Source(SourceSpec { from: SourceRef::Artifact { .. }, .. }))
 }
 
-/// What a conversation comes to when nothing is in flight.
+/// The state of a conversation when nothing is in flight.
 enum Turn<'a> {
     /// Something must happen first.
     Goes(Vec<Event>),
@@ -96,7 +96,7 @@ enum Turn<'a> {
     Failed(Failure),
 }
 
-/// What the model has just said, rewritten by the session's rules; `None` when it keeps to them.
+/// Rewrites the model's last answer by the session's rules; returns `None` when it keeps to them.
 fn guarded(at: &At<'_>, session: &Session, talk: &Conversation) -> Option<Event> {
     if session.guards.is_empty() || talk.guarded || talk.rounds == 0 {
         return None;
@@ -284,8 +284,8 @@ pub(super) fn messages(contributions: &[Contribution], view: &View<'_>) -> Resul
     Ok(messages)
 }
 
-/// Whether a model would get these messages with nothing in them: providers are not sent an empty text. A composition's
-/// prompt without an input is asked all the same (PromptPack RFC 0010).
+/// Returns `true` if a model would get these messages with nothing in them: providers are not sent an empty text. A
+/// composition's prompt without an input is asked all the same (PromptPack RFC 0010).
 fn asks_nothing(contributions: &[Contribution], messages: &[Message]) -> bool {
     let is_optional = |contribution: &Contribution| matches!(contribution, Contribution::Value { .. });
     let is_blank = |message: &Message| message.content.trim().is_empty() && message.tool_calls.is_empty();

@@ -8,15 +8,15 @@ use crate::{
     scope::{View, arguments},
     state::{Accepted, Each, Element, Pause, Phase, Raw, Stage, StepFrame, Work},
 };
-use opcell_types::{
-    Value,
-    value::{Object, Shape},
-};
-use opcell_workflow::{
+use opcell_ir::{
     diagnostic::did_you_mean,
     expr::ExprErrorKind,
     ir::{Delegate, DelegateTarget, Form, OnError, Step, Wait},
     js, resolve, transform,
+};
+use opcell_types::{
+    Value,
+    value::{Object, Shape},
 };
 use std::sync::Arc;
 
@@ -84,7 +84,8 @@ fn each(at: &At<'_>, step: &Step, each: &Each) -> Vec<Event> {
     vec![Event::ElementEntered { frame: at.next_frame(), parent: at.id, index: each.next }]
 }
 
-/// What did succeed stays visible, as a list with nulls in it, whatever the failure does to the run.
+/// Returns the failure of a step with `each`. The results of elements that succeeded stay visible, as a list with nulls
+/// in it, whatever the failure does to the run.
 pub(super) fn each_failed(at: &At<'_>, step: &Step, each: &Each, failure: &Failure) -> Event {
     let results = each.results.iter().map(|result| result.clone().unwrap_or_default());
     let result = StepResult {
@@ -119,7 +120,8 @@ pub(super) fn inputs(at: &At<'_>, step: &Step, item: Option<(&Value, usize)>) ->
         .map_err(|(name, error)| at.lifecycle().unresolved(at, index, step, &name, &error))
 }
 
-/// What is made under a key. Where the step says by its source which output that is, it is the output itself.
+/// Returns the output that was made under a key. Where the step says by its source which output that is, it is the
+/// output itself.
 pub(super) fn named_by_source(step: &Step, key: Option<&Arc<str>>, source: &str, made: Value) -> Value {
     let output = key.and_then(|key| Some((key, step.outputs.get(key)?.source.as_deref()?)));
     match output.filter(|(_, named)| *named == source) {
@@ -267,7 +269,7 @@ pub(super) fn finished(at: &At<'_>, step: &Step, raw: &Raw, value: Value, item: 
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
-/// Whether any output is computed from `$result`.
+/// Returns `true` if any output is computed from `$result`.
 pub(super) fn maps(step: &Step) -> bool {
     step.outputs.values().any(|spec| spec.value.is_some())
         && !matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
@@ -330,7 +332,7 @@ pub(super) fn failed(at: &At<'_>, step: &Step, failure: Failure) -> Event {
     Event::StepFinished { frame: at.id, result: Box::new(result) }
 }
 
-/// Whether a value counts as true where a workflow chooses.
+/// Returns `true` if a value counts as true where a workflow chooses.
 pub(super) fn holds(value: &Value) -> bool {
     js::is_truthy(value)
 }

@@ -1,4 +1,4 @@
-//! What a workflow remembers of the steps that ran.
+//! A workflow's memory of the steps that ran.
 
 use crate::{
     call::Success,
@@ -7,19 +7,19 @@ use crate::{
     receipt::{self, Receipt},
     wire,
 };
+use opcell_ir::ir::{Lifecycle, Step, Yields};
 use opcell_types::{Value, value::Map};
-use opcell_workflow::ir::{Lifecycle, Step, Yields};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is remembered of one step.
+/// The memory of one step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct StepMemory {
-    /// How often the step has been entered.
+    /// The number of times the step has been entered.
     pub visits: u32,
     /// Its latest result.
     pub accepted: Option<Accepted>,
-    /// What it used, where it has limits of its own.
+    /// The usage, where it has limits of its own.
     pub used: Used,
     /// Milliseconds that entries took which are over, where something in the workflow has limits of its own.
     pub spent_ms: f64,
@@ -33,17 +33,17 @@ pub(crate) struct StepMemory {
 /// A step's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Accepted {
-    /// What its form produced.
+    /// The raw result of its form.
     pub raw: Raw,
     /// Outputs that are computed from it, by name.
     #[serde(with = "wire::option")]
     pub mapped: Option<Value>,
-    /// What its last cell used.
+    /// The receipt of its last cell.
     #[serde(with = "receipt::option")]
     pub receipt: Option<Receipt>,
 }
 
-/// What a form produced.
+/// The raw result of a form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Raw {
     /// The step was skipped, or its failure is ignored.
@@ -55,7 +55,7 @@ pub(crate) enum Raw {
     Value(#[serde(with = "wire")] Value),
 }
 
-/// What a conversation left.
+/// The record of a conversation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub messages: Messages,
@@ -75,7 +75,7 @@ pub(crate) struct Raised {
     pub extras: Value,
 }
 
-/// What one turn left.
+/// The record of one turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TurnRecord {
     /// The prompt group's name, if the session has groups.
@@ -84,7 +84,7 @@ pub(crate) struct TurnRecord {
     /// The turn's messages: a range of the session's.
     pub from: usize,
     pub to: usize,
-    /// How likely the answer's tokens were, where it was asked for and said.
+    /// The log probabilities of the answer's tokens, where they were requested and given.
     #[serde(default)]
     pub logprobs: Option<Value>,
 }
@@ -252,7 +252,7 @@ impl Accepted {
         }
     }
 
-    /// What `$steps.NAME.output` gives.
+    /// Returns the value of `$steps.NAME.output`.
     pub(crate) fn expression_output(&self, step: &Step, lifecycle: Lifecycle) -> Value {
         match lifecycle {
             Lifecycle::Routed => self.value(step).0,

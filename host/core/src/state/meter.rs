@@ -1,12 +1,11 @@
-//! What is used, by whom, and until when it may be: the run, the steps that have limits, and the delegated workflows
-//! that have.
+//! The meters of usage and time: for the run, the steps that have limits, and the delegated workflows that have.
 
 use super::{Body, Frame, Instance, Pending, State, StepFrame};
 use crate::{
     event::{FrameId, InstanceId, Timestamp},
     outcome::Used,
 };
-use opcell_workflow::ir::{RunLimits, Step};
+use opcell_ir::ir::{RunLimits, Step};
 use std::sync::Arc;
 
 /// Something that has limits of its own within a run.
@@ -18,7 +17,7 @@ pub(crate) enum Scope {
     Instance(InstanceId),
 }
 
-/// What is on a scope's account.
+/// The account of a scope.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Account {
     pub limits: RunLimits,
@@ -94,7 +93,7 @@ impl State {
         }
     }
 
-    /// Whether a workflow as a part of the run, or a step, has limits of its own.
+    /// Returns `true` if a workflow as a part of the run, or a step, has limits of its own.
     pub(crate) fn limits_parts(&self) -> bool {
         self.instances.values().any(|instance| instance.program.limits_parts())
     }
@@ -121,15 +120,15 @@ impl State {
         }
     }
 
-    /// What is left, on behalf of a frame, of the run's limits and of those of everything around it.
+    /// Returns the rest, for a frame, of the run's limits and of those of everything around it.
     pub(crate) fn left(&self, frame: FrameId) -> RunLimits {
         let run = after(&self.limits, &self.used, self.now.ms_since(self.started_at));
         let accounts = self.scopes(frame).filter_map(|scope| self.account(scope));
         accounts.map(|account| after(&account.limits, &account.used, account.elapsed_ms)).fold(run, tighter)
     }
 
-    /// What a call may use that may start a run. What is left is shared with the conversations that go on beside it,
-    /// for their calls may start runs too: together they use no more than one of them could.
+    /// Returns the limits of a call that may start a run. What is left is shared with the conversations that go on
+    /// beside it, for their calls may start runs too: together they use no more than one of them could.
     pub(super) fn share(&self, frame: FrameId, call: &str) -> Option<Box<RunLimits>> {
         let talk = self.conversation(frame)?;
         let name = &talk.call(call)?.name;
@@ -177,7 +176,7 @@ impl State {
         }
     }
 
-    /// What the run may use that a call starts.
+    /// Returns the limits of the run that a call starts.
     pub(crate) fn left_of(&self, pending: &Pending) -> RunLimits {
         let left = self.left(pending.frame);
         pending.share.as_deref().map_or(left, |share| tighter(*share, left))
@@ -217,7 +216,7 @@ impl State {
     }
 }
 
-/// What limits leave when this much is used.
+/// Returns the rest of limits after this usage.
 fn after(limits: &RunLimits, used: &Used, elapsed_ms: f64) -> RunLimits {
     let count = |max: Option<u64>, used: u64| max.map(|max| max.saturating_sub(used));
     let ms_left = |seconds: u64| (seconds as f64).mul_add(1000.0, -elapsed_ms).max(0.0);

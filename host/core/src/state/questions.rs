@@ -1,4 +1,4 @@
-//! What a run asks of people: signals that it waits for, effects in doubt, and grants.
+//! The questions of a run to people: signals that it waits for, effects in doubt, and grants.
 
 use super::{Body, Frame, Pending, Stage, State};
 use crate::{
@@ -6,11 +6,11 @@ use crate::{
     event::{EffectId, EffectReply, FrameId, Request, Signal},
     outcome::Question,
 };
-use opcell_types::denial::Remedy;
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Form, Judge, Orchestration, Step},
     names::Outcome,
 };
+use opcell_types::denial::Remedy;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) struct Asked {
     pub why: Option<Arc<str>>,
 }
 
-/// What was granted while the run lasted.
+/// A grant that was given while the run lasted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Granted {
     pub remedy: Remedy,
@@ -54,7 +54,7 @@ pub(crate) struct Granted {
 }
 
 impl State {
-    /// What the run waits for.
+    /// Returns the questions that the run waits for.
     #[must_use]
     pub fn questions(&self) -> Vec<Question> {
         let doubts = self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, effect)| {
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    /// What an effect has been granted while the run lasted.
+    /// Returns the remedies that an effect has been granted while the run lasted.
     pub(crate) fn granted_to(&self, effect: EffectId) -> Vec<Remedy> {
         let of = self.granted.iter().filter(|granted| granted.effect.is_none_or(|only| only == effect));
         of.map(|granted| granted.remedy.clone()).collect()

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::{dialogue::MESSAGE_SIGNAL, event::Signal};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{DelegateTarget, Form, Judge},
     names::Outcome,
 };
@@ -18,12 +18,12 @@ pub struct Signals {
     pub names: BTreeSet<Arc<str>>,
     /// Those among them that a step takes as an approval.
     pub approvals: BTreeSet<Arc<str>>,
-    /// Whether a workflow that is only known later may take others.
+    /// `true` if a workflow that is only known later may take others.
     pub open: bool,
 }
 
 impl Signals {
-    /// Whether a step takes the signal as an approval, now or later, as far as that can be known.
+    /// Returns `true` if a step takes the signal as an approval, now or later, as far as that can be known.
     #[must_use]
     pub fn may_approve(&self, name: &str) -> bool {
         self.approvals.contains(name) || (self.open && !self.names.contains(name))
@@ -31,7 +31,7 @@ impl Signals {
 }
 
 impl State {
-    /// Whether a signal with this key has come.
+    /// Returns `true` if a signal with this key has come.
     #[must_use]
     pub fn has_signal_key(&self, key: &str) -> bool {
         self.signal_keys.iter().any(|known| **known == *key)

@@ -5,8 +5,9 @@ use opcell_engine::{
     Program, RunOptions, RunOutcome, Status,
     conversation::{Message, Role},
 };
+use opcell_ir::{SourceFile, ir::RunLimits};
 use opcell_types::Value;
-use opcell_workflow::{SourceFile, ir::RunLimits, promptpack};
+use opcell_workflow::promptpack;
 use std::sync::Arc;
 
 /// A state that notes, looks and never moves on, under this budget.

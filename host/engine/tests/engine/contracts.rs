@@ -1,9 +1,10 @@
-//! What a composition takes, returns and is answered, held to the schemas that it names (PromptPack RFC 0010).
+//! The input, the result and the answers of a composition, held to the schemas that it names (PromptPack RFC 0010).
 
 use super::support::*;
 use opcell_engine::{Program, RunOutcome, Status};
+use opcell_ir::{SourceFile, ir::Form};
 use opcell_types::Value;
-use opcell_workflow::{SourceFile, ir::Form, promptpack};
+use opcell_workflow::promptpack;
 use std::sync::Arc;
 
 /// A pack whose only state runs a composition with these fields. Its schemas are the shapes of its tools.

@@ -2,8 +2,9 @@
 
 use crate::support::*;
 use opcell_engine::{Message, Program, ResumeOptions, RunOptions, Status, conversation, outcome::Question};
+use opcell_ir::SourceFile;
 use opcell_types::Value;
-use opcell_workflow::{SourceFile, promptpack};
+use opcell_workflow::promptpack;
 use std::sync::Arc;
 
 /// A pack whose states speak, each with the prompt `p`, and which starts in `a`.
@@ -282,7 +283,7 @@ async fn the_model_is_told_the_target_of_its_own_state_and_an_event_may_be_spell
     assert!(reported(2).contains(r#""target_state":"z""#), "{}", reported(2));
 }
 
-/// What the library's machine and the engine make of the same events, one after the other.
+/// The library's machine and the engine get the same events, one after the other.
 #[tokio::test]
 async fn the_engine_and_the_state_machine_follow_one_rule() {
     let workflow = r#"{"version":2,"entry":"a","engine":{"budget":{"max_total_visits":9}},"states":{

@@ -8,9 +8,9 @@ use opcell_engine::{
     decide::ValueLimits,
     ports::{Call, Effects, Operations, Reply, Success},
 };
+use opcell_ir::ir::RunLimits;
 use opcell_journal::{Journal, MemoryJournal, NewRun, SqliteJournal};
 use opcell_types::Value;
-use opcell_workflow::ir::RunLimits;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -157,7 +157,7 @@ fn is_direct(event: &Event) -> bool {
     matches!(event, Event::StepCalled { .. } | Event::ElementCalled { .. })
 }
 
-/// What a run did, without the numbers of its events.
+/// The events of a run, without their numbers.
 fn trace(history: &[Recorded]) -> String {
     let mut trace = serde_json::to_value(Trace::of(&"r".into(), history).unwrap()).unwrap();
     trace["seq"].take();
@@ -276,7 +276,7 @@ async fn a_run_of_direct_calls_that_is_resumed_after_any_event_ends_as_if_nothin
     }
 }
 
-/// What must be durable before it starts is never made so.
+/// A call that must be durable before it starts is never made directly.
 #[tokio::test]
 async fn only_pure_operations_are_called_before_their_request_is_recorded() {
     let program = sequential(&[invoke("a", ""), invoke("b", "")].join(","), "{}");
@@ -317,7 +317,7 @@ async fn a_run_of_many_calls_that_end_at_once_lets_others_run() {
 
 /// An operation whose elements end in an order of their own.
 struct Disorder {
-    /// How often the element of a number lets others run before it ends; never, for `None`.
+    /// The number of times that the element of a number lets others run before it ends; never, for `None`.
     takes: fn(i64) -> Option<u32>,
     under_way: AtomicUsize,
     most: AtomicUsize,

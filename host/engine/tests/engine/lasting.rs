@@ -8,9 +8,9 @@ use opcell_engine::{
     outcome::Question,
     ports::{Effects, ModelRound},
 };
+use opcell_ir::ir::RunLimits;
 use opcell_journal::{Append, Cut, Journal, MemoryJournal, NewRun, Snapshot, SqliteJournal};
 use opcell_types::Value;
-use opcell_workflow::ir::RunLimits;
 use proptest::prelude::*;
 use std::sync::Arc;
 

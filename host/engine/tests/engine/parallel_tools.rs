@@ -7,7 +7,7 @@ use opcell_engine::{
     conversation::{Message, Role},
     event::{EffectReply, Request},
 };
-use opcell_workflow::ir::RunLimits;
+use opcell_ir::ir::RunLimits;
 
 const READS: &[(&str, &str)] = &[("slow-look", r#"{"n":1}"#), ("look", r#"{"n":2}"#), ("look", r#"{"n":3}"#)];
 

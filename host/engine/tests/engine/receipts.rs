@@ -1,9 +1,10 @@
-//! What is stopped leaves a record that says so: which call, whose, for how long, why. Replaying decides the same.
+//! Calls that are stopped leave a record that says so: which call, whose, for how long, why. Replaying decides the
+//! same.
 
 use crate::support::*;
 use opcell_engine::{Event, Recorded, RunOptions, RunOutcome, Status, Trace, conversation::Message, outcome::Used};
+use opcell_ir::ir::RunLimits;
 use opcell_types::Value;
-use opcell_workflow::ir::RunLimits;
 
 /// No one may read this in a receipt.
 const ARGUMENTS: &str = r#"{"secret":"swordfish"}"#;

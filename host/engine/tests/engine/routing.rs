@@ -2,7 +2,7 @@
 
 use crate::support::{Script, failure, json, program, retriable, routed};
 use opcell_engine::{RunOptions, Status};
-use opcell_workflow::names::Outcome;
+use opcell_ir::names::Outcome;
 
 fn text(outcome: &str) -> Outcome {
     Outcome::Text(outcome.into())

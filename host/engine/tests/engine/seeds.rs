@@ -1,8 +1,9 @@
-//! What the seeds promise and a run could get wrong in silence.
+//! Promises of the seeds that a run could break in silence.
 
 use super::support::*;
 use opcell_engine::{Program, RunOptions, Status, conversation::Message};
-use opcell_workflow::{SourceFile, companions::NoCompanions, document};
+use opcell_ir::SourceFile;
+use opcell_workflow::{companions::NoCompanions, document};
 use std::sync::Arc;
 
 /// A document that compiles.

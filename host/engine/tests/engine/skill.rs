@@ -6,9 +6,9 @@ use opcell_engine::{
     Engine, Program, RunOptions,
     ports::{Call, Effects, Operations, Reply, Success},
 };
-use opcell_runlog::{LogStatus, Projection, RunLog, StepRecord};
 use opcell_types::Value;
 use opcell_workflow::workflowskill;
+use opcell_workflow::workflowskill::run_log::{LogStatus, Projection, RunLog, StepRecord};
 use std::{
     sync::{
         Arc,

@@ -2,7 +2,7 @@
 
 use crate::support::{Script, drive_by_hand, json, program, retriable, routed};
 use opcell_engine::{Engine, Event, RunOptions, RunOutcome, Status, event::RunStarted, ports::SystemTimer};
-use opcell_workflow::{ir::RunLimits, names::Outcome};
+use opcell_ir::{ir::RunLimits, names::Outcome};
 use std::{sync::Arc, time::Duration};
 
 fn invoke(name: &str, rest: &str) -> String {

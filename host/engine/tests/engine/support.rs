@@ -15,8 +15,8 @@ use opcell_engine::{
     },
     receipt::{Provider, of_started_run},
 };
+use opcell_ir::{WorkflowIr, ir::RunLimits, names::Outcome};
 use opcell_types::{ToolDescription, Value};
-use opcell_workflow::{WorkflowIr, ir::RunLimits, names::Outcome};
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::{
@@ -27,7 +27,7 @@ use std::{
 
 type Operation = Box<dyn Fn(&Call) -> Result<Value, Failure> + Send + Sync>;
 
-/// What an effect did to the world outside.
+/// The effects on the world outside.
 #[derive(Default)]
 pub struct World {
     operations: HashMap<String, (Effects, Operation)>,
@@ -41,7 +41,7 @@ pub struct World {
     /// Tools that change nothing.
     pub parallel_tools: Vec<String>,
     pub calls: Vec<(String, Value)>,
-    /// What each tool call had left.
+    /// The rest of the limits of each tool call.
     pub left: Vec<RunLimits>,
     pub keys: Vec<String>,
     pub rounds: Vec<ModelRound>,
@@ -82,7 +82,7 @@ pub fn sequential(steps: &str, outputs: &str) -> Arc<Program> {
 }
 
 impl World {
-    /// What the model answers, round by round.
+    /// Sets the model's answers, round by round.
     pub fn script(&mut self, answers: impl IntoIterator<Item = Message>) {
         self.answers.extend(answers.into_iter().map(Ok));
     }
@@ -158,7 +158,7 @@ impl Script {
         self
     }
 
-    /// What every call of an operation leaves.
+    /// Sets the receipt of every call of an operation.
     pub fn leaves(self, receipt: &'static str) -> Self {
         self.world().receipt = Some(receipt);
         self

@@ -7,12 +7,13 @@ use opcell_engine::{
     conversation::{Message, Messages, Role},
     ports::ModelRound,
 };
+use opcell_ir::SourceFile;
 use opcell_journal::{
     Append, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Record, Retention,
     RunEntry, RunId,
 };
 use opcell_types::Value;
-use opcell_workflow::{SourceFile, promptpack};
+use opcell_workflow::promptpack;
 use std::sync::{Arc, Mutex};
 
 /// A journal that remembers which records came together.
@@ -93,7 +94,7 @@ const NEXT: (&str, &str) = ("workflow__transition", r#"{"event":"Next","context"
 const DONE: (&str, &str) = ("workflow__transition", r#"{"event":"Done","context":"c"}"#);
 const NOTE: (&str, &str) = ("workflow__set_artifact", r#"{"name":"note","value":"v"}"#);
 
-/// What each append held, as kinds of events.
+/// Returns the content of each append, as kinds of events.
 async fn appends(script: &Script) -> Vec<Vec<String>> {
     let journal = Arc::new(Watched::default());
     let ports = script.ports();

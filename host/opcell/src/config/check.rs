@@ -19,6 +19,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_engine::ValueLimits;
+use opcell_ir::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -31,7 +32,6 @@ use opcell_session::{
 };
 use opcell_tools::http::{HeaderName, Method};
 use opcell_types::{Access, Effects, files::read_text_bounded, value};
-use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::{
     collections::BTreeMap,
@@ -681,5 +681,5 @@ fn access(text: AccessText) -> Access {
 /// The most bytes of one prompt contribution.
 const MAX_CONTRIBUTION: usize = 64 << 10;
 
-/// Where a contribution stands that does not say (psi's default).
+/// The priority of a contribution that has none (psi's default).
 const DEFAULT_PRIORITY: i32 = 1000;

@@ -1,7 +1,7 @@
-//! Where a project keeps its runs, and for how long.
+//! The journal of a project's runs, and their retention.
 
 use crate::{http::SecretSource, places::real, report::Rejected};
-use opcell_workflow::Diagnostic;
+use opcell_ir::Diagnostic;
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Where a project keeps its runs, and for how long.
+/// The journal of a project's runs, and their retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalSettings {
@@ -17,12 +17,12 @@ pub struct JournalSettings {
     pub place: JournalPlace,
     /// The maximum number of ended runs that are kept; all by default.
     pub keep: Option<u64>,
-    /// How long an ended run is kept; forever by default.
+    /// The time for which an ended run is kept; forever by default.
     pub max_age: Option<Duration>,
 }
 
 impl JournalSettings {
-    /// Where runs of a project are kept that does not say where.
+    /// The path of the journal of a project that names none.
     pub const DEFAULT_PATH: &str = ".opcell/runs.db";
 
     /// A store that keeps everything.
@@ -101,9 +101,9 @@ impl FromStr for JournalPlace {
 #[derive(Clone, PartialEq, Eq)]
 pub struct JournalServer {
     url: String,
-    /// Where the password comes from, if not from the URL.
+    /// The source of the password, if not the URL.
     pub password: Option<SecretSource>,
-    /// Whether `PGPASSWORD` may give the password: when the user named the server, never when a project did.
+    /// `true` if `PGPASSWORD` may give the password: when the user named the server, never when a project did.
     pub usual_password: bool,
 }
 
@@ -131,7 +131,7 @@ impl JournalServer {
         &self.url
     }
 
-    /// Whether the URL itself holds a password.
+    /// Returns `true` if the URL itself holds a password.
     #[must_use]
     pub fn holds_password(&self) -> bool {
         let in_query = self.query().split('&').any(|pair| pair.split('=').next() == Some("password"));

@@ -13,13 +13,13 @@ use crate::{
     report::Rejected,
 };
 use indexmap::IndexMap;
+use opcell_ir::Diagnostic;
 use opcell_sandbox::{Access, grants::Requests};
 use opcell_tools::mcp::ToolDigests;
 use opcell_types::{
     Digest,
     files::{Folder, Readers, read_text_bounded},
 };
-use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ const MAX_LOCK_BYTES: u64 = 16 << 20;
 pub struct Lock {
     file: PathBuf,
     exists: bool,
-    /// Whether this command must not change it.
+    /// `true` if this command must not change it.
     frozen: bool,
     plugins: BTreeMap<String, Locked>,
     servers: BTreeMap<String, LockedServer>,
@@ -110,7 +110,7 @@ impl Locked {
         Self { source: Some(source), manifest: Some(manifest), publisher, ..self }
     }
 
-    /// What it asked for.
+    /// Returns the requests that were agreed to.
     #[must_use]
     pub fn requests(&self) -> Requests {
         let Self { tools, skills, files, stores, .. } = self.clone();
@@ -199,19 +199,20 @@ impl Lock {
         now.write_all(now.plugins.clone(), places)
     }
 
-    /// Whether there was a lock here that is gone: someone deleted it, and with it everything that was accepted.
+    /// Returns `true` if there was a lock here that is gone: someone deleted it, and with it everything that was
+    /// accepted.
     #[must_use]
     pub fn was_deleted(&self, places: &Places) -> bool {
         !self.exists && self.mark(places).is_some_and(|mark| mark.exists())
     }
 
-    /// Where the user's state says that there was a lock.
+    /// Returns the path at which the user's state records that there was a lock.
     fn mark(&self, places: &Places) -> Option<PathBuf> {
         let name = blake3::hash(real(&self.file).as_os_str().as_encoded_bytes()).to_hex();
         Some(places.state.as_ref()?.join("locks").join(name.as_str()))
     }
 
-    /// What a plugin may ask for and still be loaded; `None` when it is new.
+    /// Returns the requests with which a plugin is still loaded; `None` when it is new.
     #[must_use]
     pub fn agreed(&self, plugin: &str) -> Option<&Requests> {
         self.agreed.get(plugin)

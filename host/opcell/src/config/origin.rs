@@ -5,20 +5,20 @@
 
 use super::{Config, PluginConfig, lock::Locked};
 use crate::report::Rejected;
+use opcell_ir::{Diagnostic, Span};
 use opcell_registry::{
     Reference, artifact,
     store::{Store, StoreError, Stored},
 };
-use opcell_workflow::{Diagnostic, Span};
 use std::path::PathBuf;
 
 /// `source` of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {
-    /// Where it comes from.
+    /// The reference that it comes from.
     pub reference: Reference,
-    /// Whether it may come without a signature.
+    /// `true` if it may come without a signature.
     pub unsigned: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn settle(config: &mut Config) {
     }
 }
 
-/// What the lock holds of a plugin of a registry, checked against everything that was pinned.
+/// Returns the lock's entry of a plugin of a registry, checked against everything that was pinned.
 ///
 /// # Errors
 /// One finding: what does not match, and the command that mends it.

@@ -288,7 +288,7 @@ fn table(required: &[&str], properties: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::schema;
-    use opcell_workflow::SourceFile;
+    use opcell_ir::SourceFile;
     use std::{collections::BTreeSet, sync::Arc};
 
     /// The keys that the reader names when it meets one that it does not know.

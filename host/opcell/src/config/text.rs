@@ -6,9 +6,9 @@ use crate::{
     triggers::{Missed, Signature},
 };
 use indexmap::IndexMap;
+use opcell_ir::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
 use opcell_session::{models::ModelsConfig, sessions::MissingTools};
 use opcell_types::Value;
-use opcell_workflow::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
@@ -40,9 +40,9 @@ pub struct ProjectText {
     pub models: ModelsConfig,
     /// Model conversations.
     pub sessions: SessionsText,
-    /// Where runs are kept.
+    /// The journal of runs.
     pub journal: Option<Spanned<JournalText>>,
-    /// What starts runs without a person, by name.
+    /// The triggers, which start runs without a person, by name.
     pub triggers: IndexMap<Spanned<String>, TriggerText>,
     /// Further projects that a server serves, by name.
     pub tenants: IndexMap<Spanned<String>, TenantText>,
@@ -76,7 +76,7 @@ pub struct TriggerText {
     pub cron: Option<Spanned<String>>,
     /// The time zone of `cron`; UTC by default.
     pub zone: Option<Spanned<String>>,
-    /// What happens with instants that no server was there for.
+    /// The treatment of instants at which no server ran.
     pub missed: Option<Spanned<Missed>>,
     /// Signed requests.
     pub webhook: Option<WebhookText>,
@@ -86,9 +86,9 @@ pub struct TriggerText {
     pub signal: Option<Spanned<String>>,
     /// The run that receives it.
     pub run: Option<Spanned<String>>,
-    /// Where a webhook's body names that run.
+    /// The place of that run's name in a webhook's body.
     pub run_from: Option<Spanned<String>>,
-    /// What the run or the signal is given.
+    /// The input of the run, or the data of the signal.
     pub input: Option<Spanned<Value>>,
 }
 
@@ -96,13 +96,13 @@ pub struct TriggerText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct WebhookText {
-    /// How requests are signed.
+    /// The way requests are signed.
     pub signature: Signature,
-    /// What they are signed with: any of these.
+    /// The secrets they are signed with: any of these.
     pub secrets: Vec<Spanned<PasswordText>>,
-    /// How old a request may be.
+    /// The maximum age of a request.
     pub window: Option<Spanned<String>>,
-    /// What the input takes from the body: JSON Pointers by its keys.
+    /// The parts of the body that the input takes: JSON Pointers by its keys.
     pub body: IndexMap<Spanned<String>, Spanned<String>>,
     /// The events that count.
     pub on: Option<Vec<Spanned<String>>>,
@@ -118,7 +118,7 @@ pub enum JournalText {
 }
 
 impl JournalText {
-    /// Whether what host calls of plugins were given and answered is kept.
+    /// Returns `true` if the arguments and answers of plugins' host calls are recorded.
     pub fn records_host_calls(&self) -> bool {
         matches!(self, Self::Table(JournalTable { record_host_calls: true, .. }))
     }
@@ -160,9 +160,9 @@ pub struct JournalTable {
     pub password: Option<Spanned<PasswordText>>,
     /// The most ended runs that are kept.
     pub keep: Option<u64>,
-    /// How long an ended run is kept.
+    /// The time for which an ended run is kept.
     pub max_age: Option<Spanned<String>>,
-    /// Whether what host calls of plugins were given and answered is kept with their runs.
+    /// `true` if the arguments and answers of plugins' host calls are recorded with their runs.
     pub record_host_calls: bool,
 }
 
@@ -231,14 +231,14 @@ impl<'de> Visitor<'de> for ToolVisitor {
 pub struct ServerText {
     /// The program and its arguments; a server has this or `url`.
     pub command: Option<Spanned<Vec<String>>>,
-    /// Where it answers over HTTP.
+    /// The URL at which it answers over HTTP.
     pub url: Option<Spanned<String>>,
-    /// Whether it may be on this machine or in a private network.
+    /// `true` if it may be on this machine or in a private network.
     #[serde(default)]
     pub private: bool,
     /// A header that the host adds.
     pub credential: Option<Spanned<CredentialText>>,
-    /// Where it runs; the project's directory by default.
+    /// The directory in which it runs; the project's directory by default.
     pub directory: Option<Spanned<String>>,
     /// Variables of Opcell's environment that it gets.
     #[serde(default)]
@@ -247,16 +247,16 @@ pub struct ServerText {
     pub call_time: Option<Spanned<Quantity>>,
     /// Size of one answer.
     pub result_bytes: Option<Spanned<Quantity>>,
-    /// Whether it runs confined.
+    /// `true` if it runs confined.
     #[serde(default)]
     pub confine: bool,
-    /// What it reads beside its directory, when it is confined.
+    /// The paths that it reads beside its directory, when it is confined.
     #[serde(default)]
     pub read: Vec<Spanned<String>>,
-    /// What it writes, when it is confined.
+    /// The paths that it writes, when it is confined.
     #[serde(default)]
     pub write: Vec<Spanned<String>>,
-    /// Whether it reaches the network, when it is confined.
+    /// `true` if it reaches the network, when it is confined.
     #[serde(default)]
     pub network: bool,
 }
@@ -277,7 +277,7 @@ pub struct SessionsText {
     pub profiles: IndexMap<String, Session>,
     /// Workflows whose sessions have what they declare, whoever calls them.
     pub unnarrowed_workflows: Vec<String>,
-    /// What is added to every prompt, by name.
+    /// The contributions to every prompt, by name.
     pub contributions: IndexMap<Spanned<String>, Spanned<ContributionText>>,
     /// `withhold` by default.
     pub missing_tools: MissingTools,
@@ -293,7 +293,7 @@ pub struct SessionsText {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ContributionText {
-    /// What is added; empty: nothing, also where a plugin would add something under this name.
+    /// The text; empty: nothing, also where a plugin would add something under this name.
     pub text: Option<String>,
     /// A file that holds it.
     pub file: Option<Spanned<String>>,
@@ -301,7 +301,7 @@ pub struct ContributionText {
     pub priority: Option<i32>,
 }
 
-/// Which files every prompt shows.
+/// The files that every prompt shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextFilesText {
@@ -316,9 +316,9 @@ pub enum ContextFilesText {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BashText {
-    /// Where commands run; the project by default.
+    /// The directory in which commands run; the project by default.
     pub path: Option<Spanned<String>>,
-    /// How long a command may take.
+    /// The time that a command may take.
     pub timeout: Option<Spanned<Quantity>>,
     /// Variables that commands inherit beside the usual ones.
     #[serde(default)]
@@ -339,7 +339,7 @@ pub struct RootText {
     pub access: AccessText,
     /// Bytes that models may write there.
     pub quota: Option<Spanned<Quantity>>,
-    /// Whether the folder extends to files that decide what runs, and to secrets.
+    /// `true` if the folder extends to files that decide what runs, and to secrets.
     #[serde(default)]
     pub control_files: bool,
 }
@@ -350,27 +350,28 @@ pub struct RootText {
 pub struct PluginText {
     /// The component; absent when a plugin folder has it.
     pub path: Option<Spanned<String>>,
-    /// Where it comes from: `oci://HOST/NAME:TAG`, or `@sha256:…`; instead of `path`.
+    /// The source: `oci://HOST/NAME:TAG`, or `@sha256:…`; instead of `path`.
     pub source: Option<Spanned<String>>,
-    /// Whether it may come from there without a signature.
+    /// `true` if it may come from there without a signature.
     pub unsigned: bool,
-    /// Whether it is under work: the lock does not hold its digest.
+    /// `true` if it is under work: the lock does not hold its digest.
     pub dev: bool,
-    /// What it may reach.
+    /// The capabilities that it is granted.
     pub grants: GrantsText,
     /// Its own limits, within its ceiling.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
     /// Its own ceiling, in place of the project's.
     pub ceiling: IndexMap<Spanned<String>, Spanned<Quantity>>,
-    /// What it reads through `wasi:config/store`.
+    /// The settings that it reads through `wasi:config/store`.
     pub config: IndexMap<Spanned<String>, Spanned<SettingText>>,
-    /// How its exports become operations.
+    /// The rule by which its exports become operations.
     pub exports: ExportsText,
     /// With `exports = "typed"`: what repeating an operation does, by its id.
     pub effects: IndexMap<Spanned<String>, opcell_types::Effects>,
-    /// Whether what its host calls were given and answered is kept with its runs; as `[journal]` says by default.
+    /// `true` if the arguments and answers of its host calls are recorded with its runs; as `[journal]` says by
+    /// default.
     pub record_host_calls: Option<bool>,
-    /// What becomes of a call that it was refused something.
+    /// The treatment of a call that was refused something.
     pub on_denied: OnDenied,
 }
 
@@ -384,7 +385,7 @@ pub enum SettingText {
     Other(serde::de::IgnoredAny),
 }
 
-/// How a component's exports become operations.
+/// The rule by which a component's exports become operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportsText {
@@ -405,13 +406,13 @@ pub struct GrantsText {
     pub skills: Vec<Spanned<String>>,
     /// Directories.
     pub files: IndexMap<Spanned<String>, FileText>,
-    /// What it keeps from one call to the next.
+    /// The stores in which it keeps values from one call to the next.
     pub stores: IndexMap<Spanned<String>, StoreText>,
     /// Requests.
     pub http: Vec<Spanned<HttpText>>,
     /// WASI directories.
     pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
-    /// Whether what its manifest adds to prompts is added.
+    /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
 }
 
@@ -429,7 +430,7 @@ pub struct FileText {
     pub globs: Vec<Spanned<String>>,
     /// Bytes that one call may write.
     pub quota: Option<Spanned<Quantity>>,
-    /// Whether the grant extends to files that decide what runs, and to secrets.
+    /// `true` if the grant extends to files that decide what runs, and to secrets.
     #[serde(default)]
     pub control_files: bool,
 }
@@ -461,11 +462,11 @@ pub enum PerText {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct HttpText {
-    /// Where to.
+    /// The hosts.
     pub hosts: Vec<Spanned<String>>,
     /// `GET` and `HEAD` by default.
     pub methods: Option<Vec<Spanned<String>>>,
-    /// Whether the hosts may be this machine or in a private network.
+    /// `true` if the hosts may be this machine or in a private network.
     #[serde(default)]
     pub private: bool,
     /// A header that the host adds.
@@ -498,7 +499,7 @@ pub struct PreopenText {
     /// Must be `true`, as a warning to readers of the file.
     #[serde(default)]
     pub dangerous: bool,
-    /// Whether the directory may hold files that decide what runs.
+    /// `true` if the directory may hold files that decide what runs.
     #[serde(default)]
     pub control_files: bool,
 }
@@ -515,7 +516,7 @@ pub enum Quantity {
     Other(serde::de::IgnoredAny),
 }
 
-/// Whether files may be changed.
+/// The access to files.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccessText {

@@ -1,5 +1,5 @@
-//! Which implementation a tool named by a document has: an operation of a plugin, a tool of the host, or a tool of an
-//! MCP server.
+//! The implementation of a tool named by a document: an operation of a plugin, a tool of the host, or a tool of an MCP
+//! server.
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
@@ -7,9 +7,9 @@ use super::{
 };
 use crate::http::HttpRule;
 use indexmap::IndexMap;
+use opcell_ir::{Span, diagnostic::did_you_mean};
 use opcell_sandbox::limits::Unit;
 pub use opcell_tools::mcp::{McpServer, Remote};
-use opcell_workflow::{Span, diagnostic::did_you_mean};
 use serde_spanned::Spanned;
 use std::time::Duration;
 

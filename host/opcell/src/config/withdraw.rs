@@ -1,7 +1,7 @@
 //! Grants taken away for one command.
 
 use super::{Config, PluginGrants};
-use opcell_workflow::diagnostic::did_you_mean;
+use opcell_ir::diagnostic::did_you_mean;
 
 impl Config {
     /// Takes `PLUGIN:KIND[:NAME]` away, where kind is `tool`, `skill`, `files`, `store`, `http`, `preopen` or `prompt`;

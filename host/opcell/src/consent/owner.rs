@@ -1,8 +1,8 @@
 //! Whose a project is. A file in `/tmp` or in a shared folder above may be anybody's, and a project file is obeyed.
 
 use crate::report::Rejected;
+use opcell_ir::Diagnostic;
 use opcell_types::files::leads_out;
-use opcell_workflow::Diagnostic;
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
@@ -64,7 +64,7 @@ fn link_leads_out(file: &Path, help: &str) -> Rejected {
     Rejected::plain(Diagnostic::error("link-leads-out", message).help(help))
 }
 
-/// Whether a folder or file is this user's, or the system's, where it is and where links lead.
+/// Returns `true` if a folder or file is this user's, or the system's, where it is and where links lead.
 #[must_use]
 pub fn is_own(path: &Path) -> bool {
     let user = rustix::process::geteuid().as_raw();

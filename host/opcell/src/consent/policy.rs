@@ -1,12 +1,12 @@
-//! What the owner of the machine, or the user, forbids every project.
+//! The policy by which the owner of the machine, or the user, forbids things to every project.
 
 use super::{Reach, Requests};
 use crate::{
     places::{MACHINE_POLICY, Places},
     report::Rejected,
 };
+use opcell_ir::Diagnostic;
 use opcell_types::files::read_text_bounded;
-use opcell_workflow::Diagnostic;
 use serde::Deserialize;
 use std::{
     os::unix::fs::MetadataExt,

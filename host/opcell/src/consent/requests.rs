@@ -1,4 +1,4 @@
-//! What a project asks for that reaches outside of its folder.
+//! The requests of a project that reach outside of its folder.
 
 use super::Cover;
 use crate::{
@@ -11,20 +11,20 @@ use crate::{
     report::{Rejected, printable},
     triggers::{TriggerAction, TriggerSource},
 };
+use opcell_ir::Diagnostic;
 use opcell_sandbox::Access;
 use opcell_session::models::{self, ProviderConfig};
 use opcell_types::{
     Digest,
     control::{ControlFiles, Touch},
 };
-use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     path::{Path, PathBuf},
 };
 
-/// How a request reaches outside; the words of a policy's `forbid`.
+/// The kind of reach of a request; the words of a policy's `forbid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -74,11 +74,11 @@ impl Reach {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[non_exhaustive]
 pub struct Request {
-    /// How it reaches outside.
+    /// The kind of its reach.
     pub reach: Reach,
-    /// What exactly, in a line for people.
+    /// The request, in a line for people.
     pub what: String,
-    /// What the line leaves out and consent covers: digests of programs that lie in the project.
+    /// The parts that the line leaves out and consent covers: digests of programs that lie in the project.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<String>,
 }
@@ -152,7 +152,7 @@ impl Requests {
         Self { list, digest: Digest::of_hash(hasher.finalize()) }
     }
 
-    /// Whether the project asks for nothing that reaches outside, and so needs no consent.
+    /// Returns `true` if the project requests nothing that reaches outside, and so needs no consent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -201,14 +201,14 @@ impl Requests {
         self.list.iter().all(|request| other.list.contains(request) || also(request))
     }
 
-    /// Whether a person means this list: its digest, or at least sixteen digits from its beginning.
+    /// Returns `true` if a person means this list: its digest, or at least sixteen digits from its beginning.
     #[must_use]
     pub fn is_named_by(&self, digest: &str) -> bool {
         digest.len() >= 16 && self.digest.starts_with(&digest.to_ascii_lowercase())
     }
 }
 
-/// Whether a file of a project holds secrets, as far as its name says.
+/// Returns `true` if a file of a project holds secrets, as far as its name says.
 pub(crate) fn is_secret(file: &Path, root: &Path) -> bool {
     let control = ControlFiles::below(root);
     [file, &*real(file)].iter().any(|file| control.refuses(Touch::Read, file).is_some())
@@ -298,7 +298,7 @@ impl Collector {
         }
     }
 
-    /// What a confined program may reach.
+    /// Returns the reach of a confined program.
     fn confined(&self, server: &McpServer) -> String {
         let list = |paths: &[PathBuf]| paths.iter().map(|path| self.shown(path)).collect::<Vec<_>>().join(", ");
         let mut words = vec!["confined".to_owned()];

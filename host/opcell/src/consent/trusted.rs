@@ -1,4 +1,4 @@
-//! What the user consented to, kept among the user's own state.
+//! The user's consent, kept among the user's own state.
 
 use super::{Request, Requests};
 use crate::{
@@ -6,11 +6,11 @@ use crate::{
     places::{Places, real},
     report::Rejected,
 };
+use opcell_ir::Diagnostic;
 use opcell_types::{
     Digest,
     files::{Folder, Readers, read_text_bounded},
 };
-use opcell_workflow::Diagnostic;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ struct Entry {
     whole: Vec<String>,
 }
 
-/// What a user said to a request before.
+/// The user's earlier answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Before {
@@ -87,13 +87,13 @@ impl Trusted {
         Ok(Self { file: Some(file), text })
     }
 
-    /// Whether the user consented to exactly this.
+    /// Returns `true` if the user consented to exactly this.
     #[must_use]
     pub fn has(&self, project: &Path, requests: &Requests) -> bool {
         self.text.projects.get(&key(project)).is_some_and(|entry| entry.digest == *requests.digest())
     }
 
-    /// What the user said to a request before, in whatever else the project then asked for.
+    /// Returns the user's earlier answer to a request, whatever else the project then requested.
     #[must_use]
     pub fn before(&self, project: &Path, request: &Request) -> Before {
         let Some(entry) = self.text.projects.get(&key(project)) else { return Before::New };
@@ -105,7 +105,7 @@ impl Trusted {
         }
     }
 
-    /// Whether the user consented to anything of this project.
+    /// Returns `true` if the user consented to anything of this project.
     #[must_use]
     pub fn knows(&self, project: &Path) -> bool {
         self.text.projects.contains_key(&key(project))

@@ -25,6 +25,7 @@ use crate::{
     written::KeptLedger,
 };
 use opcell_engine::{Engine, tool::Tool};
+use opcell_ir::Diagnostic;
 use opcell_journal::{Journal, MemoryJournal};
 use opcell_sandbox::{
     Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
@@ -35,10 +36,9 @@ use opcell_session::{
     tools::{CheckedTool, ToolError},
 };
 use opcell_types::control::ControlFiles;
-use opcell_workflow::Diagnostic;
 use std::{path::PathBuf, sync::Arc};
 
-/// What becomes of a plugin that asks for more than its operator has agreed to.
+/// The treatment of a plugin that requests more than its operator has agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum NewPermissions {
@@ -70,7 +70,7 @@ pub struct HostBuilder {
     journal_sink: Option<Arc<dyn JournalSink>>,
 }
 
-/// What differs from the sandbox's defaults.
+/// The differences from the sandbox's defaults.
 #[derive(Default)]
 struct SandboxSettings {
     compile: Option<CompileMode>,
@@ -154,17 +154,17 @@ impl HostBuilder {
         self
     }
 
-    /// Where components are compiled. The default is [`CompileMode::find`]: in children of this program if it has
-    /// called [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`; a host with
-    /// plugins and neither is refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits: for plugins
-    /// that you trust as your own code.
+    /// Sets the place in which components are compiled. The default is [`CompileMode::find`]: in children of this
+    /// program if it has called [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`;
+    /// a host with plugins and neither is refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits:
+    /// for plugins that you trust as your own code.
     #[must_use]
     pub fn compile(mut self, mode: CompileMode) -> Self {
         self.sandbox.compile = Some(mode);
         self
     }
 
-    /// What one compilation may use.
+    /// Sets the resources that one compilation may use.
     #[must_use]
     pub fn compile_limits(mut self, limits: CompileLimits) -> Self {
         self.sandbox.compile_limits = limits;
@@ -178,21 +178,21 @@ impl HostBuilder {
         self
     }
 
-    /// How many cells run at once, all plugins together: 1 to 4,096. Default 64.
+    /// Sets the maximum number of cells that run at once, all plugins together: 1 to 4,096. Default 64.
     #[must_use]
     pub fn cells(mut self, cells: u32) -> Self {
         self.sandbox.cells = Some(cells);
         self
     }
 
-    /// What instructions cost. Default: ticks of a clock.
+    /// Sets the metering of instructions. Default: ticks of a clock.
     #[must_use]
     pub fn metering(mut self, metering: Metering) -> Self {
         self.sandbox.metering = metering;
         self
     }
 
-    /// Where cells get their memory. Default: from pools, where the process has the address space for them.
+    /// Sets the allocation of memory to cells. Default: from pools, where the process has the address space for them.
     #[must_use]
     pub fn pool(mut self, allocation: Allocation) -> Self {
         self.sandbox.allocation = allocation;
@@ -215,7 +215,7 @@ impl HostBuilder {
         self
     }
 
-    /// What becomes of a plugin that asks for more than its operator has agreed to. Default: there is no host.
+    /// Sets the treatment of a plugin that requests more than its operator has agreed to. Default: there is no host.
     #[must_use]
     pub fn new_permissions(mut self, policy: NewPermissions) -> Self {
         self.new_permissions = policy;
@@ -244,7 +244,7 @@ impl HostBuilder {
         self
     }
 
-    /// Where the user's compiled code, keys and consent are, when not where the environment says.
+    /// Sets the places of the user's compiled code, keys and consent, when not where the environment says.
     #[must_use]
     pub fn places(mut self, places: Places) -> Self {
         self.places = Some(places);

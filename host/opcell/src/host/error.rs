@@ -2,9 +2,9 @@
 
 use crate::{remedy, report::Rejected};
 use opcell_engine::RunError;
+use opcell_ir::{Diagnostic, SourceFile, Span};
 use opcell_journal::JournalError;
 use opcell_sandbox::{LoadError, SandboxError};
-use opcell_workflow::{Diagnostic, SourceFile, Span};
 use std::{fmt, path::PathBuf, sync::Arc};
 
 /// Why there is no host.
@@ -23,7 +23,7 @@ pub enum HostError {
     /// The project asks for something that this program is built without.
     #[error("this program is built without {what} (feature `{feature}` of the crate `opcell`)")]
     NotBuiltIn {
-        /// What is asked for.
+        /// The requested thing.
         what: &'static str,
         /// The feature that brings it.
         feature: &'static str,
@@ -53,9 +53,9 @@ pub struct PluginError {
     pub plugin: String,
     /// The component's file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The error.
     pub error: LoadError,
-    /// Where the project file names it, or sets the limit that it does not fit.
+    /// The place at which the project file names it, or sets the limit that it does not fit.
     pub(crate) place: Option<(Arc<SourceFile>, Span)>,
 }
 

@@ -5,8 +5,8 @@ use opcell_engine::{
     call,
     ports::{Call, Operations, Reply, Success},
 };
+use opcell_ir::ir::CapabilityNarrowing;
 use opcell_types::{CallContext, Value};
-use opcell_workflow::ir::CapabilityNarrowing;
 use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +56,7 @@ impl<'a> Invocation<'a> {
         self
     }
 
-    /// Where the call comes from, as the plugin, its logs and its receipts see it.
+    /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it.
     pub fn context(mut self, context: CallContext) -> Self {
         self.call.context = context;
         self

@@ -13,6 +13,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_engine::{Engine, tool::Tool};
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_journal::Journal;
 use opcell_sandbox::{LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
@@ -21,10 +22,9 @@ use opcell_types::{
     denial::{HttpScope, Remedy},
     quota::Ledger,
 };
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use std::sync::Arc;
 
-/// What every phase of a host builds on.
+/// The state that every phase of a host builds on.
 #[derive(Clone)]
 pub(crate) struct Ground {
     pub skills: Arc<SkillLibrary>,
@@ -32,15 +32,15 @@ pub(crate) struct Ground {
     /// The host's own tools.
     pub own: Vec<SessionTool>,
     pub places: Places,
-    /// What plugins keep from one call to the next.
+    /// The stores of plugins.
     pub stores: PluginStores,
-    /// What no grant extends to.
+    /// The files that no grant extends to.
     pub control: Arc<ControlFiles>,
-    /// Where it is kept what was written below granted directories.
+    /// The store of the bytes that were written below granted directories.
     pub written: Arc<dyn Ledger>,
 }
 
-/// What a host was made of, as far as another one can be made of it again.
+/// The parts of a host from which another one can be made again.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub config: Config,
@@ -169,14 +169,14 @@ pub(super) fn add(catalog: &mut Catalog, loaded: LoadedOrNot, config: &Config) -
 }
 
 impl Host {
-    /// How a plugin of this host was configured, for [`Host::reload`].
+    /// Returns the configuration of a plugin of this host, for [`Host::reload`].
     #[must_use]
     pub fn plugin_config(&self, name: &str) -> Option<&PluginConfig> {
         self.parts.config.plugins.get(name)
     }
 
-    /// What does not hold on this machine as it does elsewhere, such as pools without room for all cells; it is in the
-    /// log as well.
+    /// Returns a warning about what does not hold on this machine as it does elsewhere, such as pools without room for
+    /// all cells; it is in the log as well.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.parts.loader.as_ref()?.sandbox.warning()

@@ -11,27 +11,27 @@ use opcell_engine::{
     receipt::{Receipt, of_started_run},
     tool::{ModelCaller, ToolInput},
 };
-use opcell_journal::JournalError;
-use opcell_session::tools::Delegation;
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     WorkflowIr, agent,
     ir::{AgentTool, Session},
 };
+use opcell_journal::JournalError;
+use opcell_session::tools::Delegation;
+use opcell_types::Value;
 use std::{
     convert::Infallible,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
-/// How deep runs may start runs through models' calls.
+/// The maximum nesting of runs that start runs through models' calls.
 const MAX_DEPTH: usize = 4;
 
 /// Stands between a run's name and the call that started another one; no more of them than [`MAX_DEPTH`] are in a name
 /// made here.
 const CALLED_BY: char = '~';
 
-/// How often a run of another driver is polled.
+/// The interval at which a run of another driver is polled.
 const POLL: Duration = Duration::from_millis(200);
 
 /// Starts the runs that models ask for. It is made before the engine that drives them, and does not keep it alive.
@@ -50,8 +50,8 @@ impl ChildRuns {
         Self { unnarrowed, ..Self::default() }
     }
 
-    /// What sessions of the run that a call starts may have at most. An agent has what its own prompt says, within what
-    /// the run that it is called in was given; a workflow has no more than the session that calls it.
+    /// Returns the most that sessions of the run that a call starts may have. An agent has what its own prompt says,
+    /// within what the run that it is called in was given; a workflow has no more than the session that calls it.
     async fn narrowing(&self, wanted: &Wanted<'_>, call: &ToolInput) -> Result<Option<Session>, Failure> {
         if !wanted.is_agent() {
             let narrowing = wanted.by.session.narrowing.as_deref().cloned();
@@ -197,7 +197,7 @@ async fn ended(run: &RunHandle, call: &ToolInput) -> Result<RunOutcome, RunError
     }
 }
 
-/// What a call starts.
+/// The run that a call starts.
 struct Wanted<'a> {
     workflow: &'a str,
     input: Value,
@@ -218,7 +218,7 @@ fn waits_for_a_word(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(is_message)
 }
 
-/// Whether a run outlives this process.
+/// Returns `true` if a run outlives this process.
 fn is_kept(engine: &Engine) -> bool {
     engine.journal().reads_payloads()
 }
@@ -253,7 +253,7 @@ fn waited_for(questions: &[Question]) -> String {
     if what.is_empty() { "an answer".to_owned() } else { what.join(", ") }
 }
 
-/// What was said last.
+/// Returns the last message.
 fn last_words(history: &[Recorded]) -> Option<Value> {
     history.iter().rev().find_map(|recorded| match &recorded.event {
         Event::TurnFinished { text, .. } => Some(Value::from(text.clone())),
@@ -380,11 +380,11 @@ mod tests {
             sections: Value::Null,
             models: Vec::new(),
             tools: Vec::new(),
-            settings: opcell_workflow::ir::Session::default(),
+            settings: opcell_ir::ir::Session::default(),
             parallel_tools: Vec::new(),
             narrowing: None,
         };
-        let left = opcell_workflow::ir::RunLimits::default();
+        let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };
         ToolInput {
             arguments: Value::object::<&str>([]),

@@ -8,7 +8,7 @@ use crate::{
 };
 use axum::{Json, http::StatusCode};
 use opcell::{Comparison, Config, Exchange, Host, Rejected, reach::reach};
-use opcell_workflow::diagnostic::did_you_mean;
+use opcell_ir::diagnostic::did_you_mean;
 use serde::Serialize;
 use serde_json::{Value as Json_, json};
 use utoipa::ToSchema;

@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use opcell::{Rejected, Severity, Workflow, document, report};
-use opcell_workflow::diagnostic::did_you_mean;
+use opcell_ir::diagnostic::did_you_mean;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
 use std::{path::Path, sync::Arc};

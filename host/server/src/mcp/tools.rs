@@ -5,12 +5,12 @@ use opcell::{
     catalog::{Entry, Offer},
 };
 use opcell_engine::ports::Effects;
+use opcell_ir::ir::Input;
 use opcell_schema::shown;
 use opcell_types::{
     Digest,
     text::{one_line, printable},
 };
-use opcell_workflow::ir::Input;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};

@@ -10,9 +10,9 @@ use super::{Model, failure};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_ir::ir::ModelSelection;
 use opcell_types::Value;
 use opcell_types::suggest::hint;
-use opcell_workflow::ir::ModelSelection;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -26,9 +26,9 @@ pub struct ListedModel {
     pub provider: String,
     /// The wire format, as configured.
     pub api: &'static str,
-    /// Whether its provider's key is there.
+    /// `true` if its provider's key is there.
     pub configured: bool,
-    /// What the operator said of it.
+    /// The operator's configuration.
     pub config: ModelConfig,
 }
 
@@ -111,7 +111,7 @@ pub enum ModelsError {
     Provider {
         /// Its name.
         provider: String,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
 }
@@ -196,8 +196,8 @@ impl Models {
         Err(SelectError::Depth)
     }
 
-    /// Whether a selection names what is here: a model of a known provider, or criteria that a listed model meets. Keys
-    /// are not looked for: a document is right or wrong wherever it is checked.
+    /// Checks that a selection names what is here: a model of a known provider, or criteria that a listed model meets.
+    /// Keys are not looked for: a document is right or wrong wherever it is checked.
     ///
     /// # Errors
     /// As [`Models::select`].

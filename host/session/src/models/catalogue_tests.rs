@@ -1,6 +1,6 @@
 use super::*;
+use opcell_ir::ir::{ModelQuery, ModelSelection};
 use opcell_types::Value;
-use opcell_workflow::ir::{ModelQuery, ModelSelection};
 use serde_json::json;
 
 fn models() -> Models {

@@ -1,8 +1,8 @@
-//! Which providers and models there are, as an operator configures them.
+//! The providers and models, as an operator configures them.
 
 use indexmap::IndexMap;
+use opcell_ir::ir::ModelSelection;
 use opcell_types::files::read_text_bounded;
-use opcell_workflow::ir::ModelSelection;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -16,7 +16,7 @@ const KEY_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ModelsConfig {
-    /// What sessions use that declare no model.
+    /// The model of sessions that declare none.
     pub default: Option<ModelSelection>,
     /// By the name that precedes the `/` of a model's id. A provider configured here replaces a known one of its name.
     pub providers: IndexMap<String, ProviderConfig>,
@@ -51,7 +51,7 @@ impl Api {
         }
     }
 
-    /// Where the provider itself serves it.
+    /// Returns the URL at which the provider itself serves it.
     #[must_use]
     pub fn default_base_url(self) -> &'static str {
         match self {
@@ -67,18 +67,18 @@ impl Api {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ProviderConfig {
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub api: Api,
-    /// Where; the provider's own address unless said.
+    /// The URL; the provider's own unless set.
     #[serde(default)]
     pub base_url: Option<String>,
-    /// Where its key is: `env:NAME` or `file:PATH`. Absent: it needs none.
+    /// The source of its key: `env:NAME` or `file:PATH`. Absent: it needs none.
     #[serde(default)]
     pub api_key: Option<SecretSource>,
     /// Sent with every request; values are `env:NAME` or `file:PATH` too, so that none is in a file by accident.
     #[serde(default)]
     pub headers: IndexMap<String, SecretSource>,
-    /// What it serves. A model that is not listed can still be named; queries see listed ones only.
+    /// The models that it serves. A model that is not listed can still be named; queries see listed ones only.
     #[serde(default)]
     pub models: Vec<ModelConfig>,
     /// When a request is repeated.
@@ -136,13 +136,13 @@ pub struct ModelConfig {
     pub id: String,
     /// For people.
     pub name: Option<String>,
-    /// Whether it reads and writes text; true unless said.
+    /// `true` if it reads and writes text; the default.
     pub supports_text: Option<bool>,
-    /// Whether it sees images.
+    /// `true` if it sees images.
     pub supports_images: Option<bool>,
-    /// Whether it takes a thinking level.
+    /// `true` if it takes a thinking level.
     pub supports_reasoning: Option<bool>,
-    /// Whether the provider holds answers to a JSON schema; true unless said. Otherwise the prompt asks for it.
+    /// `true` if the provider holds answers to a JSON schema; the default. Otherwise the prompt asks for it.
     pub supports_json_schema: Option<bool>,
     /// Tokens of prompt and answer together.
     pub context_window: Option<u64>,
@@ -181,7 +181,7 @@ impl Default for RetryConfig {
 }
 
 impl RetryConfig {
-    /// How long to wait after an attempt, from 1, that failed and may be repeated; `None` gives up.
+    /// Returns the time to wait after an attempt, from 1, that failed and may be repeated; `None` gives up.
     #[must_use]
     pub fn wait(&self, attempt: u32, asked: Option<Duration>) -> Option<Duration> {
         if attempt >= self.max_attempts {
@@ -198,7 +198,7 @@ impl RetryConfig {
     }
 }
 
-/// Where a secret is. The secret itself is read when it is needed and kept by no one.
+/// The source of a secret. The secret itself is read when it is needed and kept by no one.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretSource {
     /// An environment variable.
@@ -208,7 +208,7 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// Whether the secret is there, without reading a file's text.
+    /// Returns `true` if the secret is there, without reading a file's text.
     #[must_use]
     pub fn is_set(&self) -> bool {
         match self {

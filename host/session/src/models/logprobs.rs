@@ -1,16 +1,16 @@
-//! How likely a model's tokens were: what providers are asked for it, and where their answers say it.
+//! Log probabilities of a model's tokens: the requests to providers, and the places in their answers.
 
 use super::config::Api;
+use opcell_ir::ir::Session;
 use opcell_types::Value;
-use opcell_workflow::ir::Session;
 use serde_json::{Value as Json, json};
 
-/// Whether a session asks.
+/// Returns `true` if a session asks.
 pub(super) fn asked(settings: &Session) -> bool {
     settings.logprobs == Some(true)
 }
 
-/// Whether the provider's API has it.
+/// Returns `true` if the provider's API has it.
 pub(super) fn has(api: Api) -> bool {
     match api {
         Api::OpenaiCompletions | Api::OpenaiResponses | Api::Ollama | Api::Gemini => true,
@@ -40,7 +40,7 @@ pub(super) fn request(api: Api, settings: &Session) -> Option<Json> {
     }
 }
 
-/// What the answer says, as `[{token, logprob, top-logprobs}]`; `None` when it says nothing.
+/// Reads the answer's log probabilities, as `[{token, logprob, top-logprobs}]`; returns `None` when it has none.
 pub(super) fn read(api: Api, body: &Json) -> Option<Value> {
     let tokens: Vec<Json> = match api {
         Api::OpenaiCompletions | Api::Ollama => {

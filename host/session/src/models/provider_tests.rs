@@ -6,8 +6,8 @@ use super::*;
 use crate::testing::{Pieces, session};
 use opcell_engine::conversation::{Message, Role};
 use opcell_engine::ports::OpenedSession;
+use opcell_ir::ir::{ResponseMode, ThinkingLevel};
 use opcell_types::{ToolDescription, Value};
-use opcell_workflow::ir::{ResponseMode, ThinkingLevel};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

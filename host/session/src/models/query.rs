@@ -1,12 +1,12 @@
 //! Model queries: `require` filters the catalogue, `prefer` ranks the rest (psi's model selection).
 
+use opcell_ir::ir::ModelQuery;
 use opcell_types::Value;
 use opcell_types::suggest::hint;
-use opcell_workflow::ir::ModelQuery;
 use std::cmp::Ordering;
 use thiserror::Error;
 
-/// What a query can ask about, each a configured attribute of a model.
+/// The criteria of a query, each a configured attribute of a model.
 pub const CRITERIA: [&str; 16] = [
     "provider",
     "id",
@@ -64,7 +64,7 @@ pub(super) trait Attributes {
     fn attribute(&self, criterion: &str) -> Option<Value>;
 }
 
-/// What passes, best first; what is equal keeps its order.
+/// Returns the models that pass, best first; equal ones keep their order.
 pub(super) fn rank<'a, M: Attributes>(query: &ModelQuery, models: &'a [M]) -> Result<Vec<&'a M>, QueryError> {
     let required = query.require.iter().map(Clause::parse).collect::<Result<Vec<_>, _>>()?;
     let preferred = query.prefer.iter().map(Clause::parse).collect::<Result<Vec<_>, _>>()?;

@@ -1,8 +1,8 @@
 //! The text of a prompt: each component in lambda mode and in prose.
 
 use super::parts::{ContextFile, Entry, PromptContribution};
+use opcell_ir::ir::PromptMode;
 use opcell_types::text::cleaned;
-use opcell_workflow::ir::PromptMode;
 use std::fmt::Write as _;
 
 const LAMBDA_PREAMBLE: &str = "\
@@ -31,7 +31,7 @@ pub(super) fn preamble(mode: PromptMode) -> String {
     .to_owned()
 }
 
-/// What the model may call. Said even when it is nothing, so that a model does not invent tools.
+/// Renders the tools that the model may call. Said even when it is nothing, so that a model does not invent tools.
 pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -> String {
     let mut text = match mode {
         PromptMode::Lambda if tools.is_empty() => "λ tools. ∅".to_owned(),
@@ -49,7 +49,7 @@ pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -
     text
 }
 
-/// What the model may read up on.
+/// Renders the skills that the model may read.
 pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
     match mode {
         PromptMode::Lambda => {
@@ -78,7 +78,7 @@ pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
     }
 }
 
-/// Which extensions are there.
+/// Renders the extensions that are there.
 pub(super) fn extensions(mode: PromptMode, extensions: &[Entry]) -> String {
     match mode {
         PromptMode::Lambda => lambda_list("λ extensions.", extensions),
@@ -86,7 +86,7 @@ pub(super) fn extensions(mode: PromptMode, extensions: &[Entry]) -> String {
     }
 }
 
-/// What the model may delegate to.
+/// Renders the workflows that the model may delegate to.
 pub(super) fn workflows(mode: PromptMode, workflows: &[Entry]) -> String {
     match mode {
         PromptMode::Lambda => lambda_list("λ workflows. delegate(workflow, prompt) → result", workflows),
@@ -103,7 +103,7 @@ pub(super) fn context_files(files: &[&ContextFile]) -> String {
     text
 }
 
-/// What extensions add.
+/// Renders the contributions of extensions.
 pub(super) fn contributions(contributions: &[&PromptContribution]) -> String {
     let mut text = "# Extension prompt contributions".to_owned();
     for contribution in contributions {

@@ -1,18 +1,18 @@
-//! What a system prompt is made of, before it is text.
+//! The parts of a system prompt, before it is text.
 
 use super::selection::ComponentSelection;
-use opcell_workflow::ir::PromptMode;
+use opcell_ir::ir::PromptMode;
 
 /// A capability as a prompt names it: a tool, a skill, an extension or a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
     /// The name by which a model uses it.
     pub name: String,
-    /// What it does, in prose.
+    /// The description of its effect, in prose.
     pub description: String,
-    /// What it does, in symbols; the description is in where there is none.
+    /// The description in symbols; the prose is in where there is none.
     pub lambda: Option<String>,
-    /// Where its text is read; skills only.
+    /// The location of its text; skills only.
     pub location: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct PromptContribution {
     pub extension: String,
     /// Lower comes first; psi's default is 1000.
     pub priority: i32,
-    /// What it adds.
+    /// The text that it adds.
     pub text: String,
 }
 
@@ -62,18 +62,18 @@ pub struct PromptContribution {
 /// use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PromptParts {
-    /// Which preamble and which forms.
+    /// The preamble and the forms.
     pub mode: PromptMode,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<Entry>,
     /// Tools that the session declares and the host does not have, by name; said, so that the model does not look for
     /// them.
     pub unavailable_tools: Vec<String>,
-    /// What the model may read up on.
+    /// The skills that the model may read.
     pub skills: Vec<Entry>,
-    /// Which extensions are there.
+    /// The extensions that are there.
     pub extensions: Vec<Entry>,
-    /// What the model may delegate to.
+    /// The workflows that the model may delegate to.
     pub workflows: Vec<Entry>,
     /// Root first.
     pub context_files: Vec<ContextFile>,
@@ -85,6 +85,6 @@ pub struct PromptParts {
     pub instructions: Vec<String>,
     /// Takes the place of everything else.
     pub replacement: Option<String>,
-    /// Which parts are shown; `None` is all of them.
+    /// The parts that are shown; `None` is all of them.
     pub selection: Option<ComponentSelection>,
 }

@@ -7,7 +7,7 @@ use crate::skills::SkillLibrary;
 use crate::tools::{RESULT_LIMIT, SessionTool, ToolError, Toolbox};
 use indexmap::IndexMap;
 use opcell_engine::ports::Workflows;
-use opcell_workflow::ir;
+use opcell_ir::ir;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use tokio::sync::Semaphore;
 pub struct Extension {
     /// Unique.
     pub name: String,
-    /// What it is for.
+    /// The description of its purpose.
     pub description: String,
     /// The same in symbols.
     pub lambda: Option<String>,
-    /// What it adds to prompts, with its priority: lower comes first, psi's default is 1000.
+    /// Its contribution to prompts, with its priority: lower comes first, psi's default is 1000.
     pub contribution: Option<(i32, String)>,
 }
 
-/// What happens when a session declares a tool that the host does not have.
+/// The treatment of a session that declares a tool which the host does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -141,7 +141,7 @@ impl HostSessionsBuilder {
         self
     }
 
-    /// What sessions use where nothing else says: mode, temperature, tools and the like.
+    /// Sets the settings of sessions where nothing else does: mode, temperature, tools and the like.
     #[must_use]
     pub fn defaults(mut self, defaults: ir::Session) -> Self {
         self.defaults = defaults;
@@ -162,7 +162,7 @@ impl HostSessionsBuilder {
         self
     }
 
-    /// What happens when a session declares a tool that is not there.
+    /// Sets the treatment of a session that declares a tool which is not there.
     #[must_use]
     pub fn missing_tools(mut self, missing: MissingTools) -> Self {
         self.missing_tools = missing;

@@ -7,14 +7,14 @@ use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, 
 use crate::tools::DELEGATE_TOOL;
 use futures_util::future::join_all;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
+use opcell_ir::agent;
+use opcell_ir::ir::{Generation, ModelOverride, Session};
 use opcell_schema::shown;
 use opcell_types::suggest::hint;
 use opcell_types::{
     ToolDescription, Value,
     text::{cleaned, is_invisible},
 };
-use opcell_workflow::agent;
-use opcell_workflow::ir::{Generation, ModelOverride, Session};
 use std::collections::{HashMap, HashSet};
 
 /// A session but for its models.
@@ -25,7 +25,7 @@ pub(super) struct Assembled {
     ceiling: Option<Session>,
 }
 
-/// What the tools of others are, as far as a session declares them.
+/// The present descriptions of outside tools, as far as a session declares them.
 #[derive(Default)]
 pub(super) struct Current {
     /// As they describe themselves.
@@ -148,7 +148,7 @@ impl HostSessions {
         Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.description).collect(), settings, ceiling })
     }
 
-    /// What the document says of the model that will answer first, by its whole id or without its provider.
+    /// Applies the document's settings for the model that will answer first, by its whole id or without its provider.
     fn override_for_model(&self, settings: &mut Session, instructions: &mut Vec<String>) {
         if settings.model_overrides.is_empty() {
             return;

@@ -1,14 +1,14 @@
-//! What would keep a session from opening, found before a run: names that nothing here answers to.
+//! Problems that would keep a session from opening, found before a run: names that nothing here answers to.
 
 use super::HostSessions;
 use super::settings::profile;
 use crate::prompt::ComponentSelection;
+use opcell_ir::checks::SessionProblem;
+use opcell_ir::ir::Session;
 use opcell_types::suggest::hint;
-use opcell_workflow::checks::SessionProblem;
-use opcell_workflow::ir::Session;
 
 impl HostSessions {
-    /// What a session declares and this host does not have, tools, skills and workflows aside.
+    /// Returns what a session declares and this host does not have, tools, skills and workflows aside.
     #[must_use]
     pub fn problems(&self, session: &Session) -> Vec<SessionProblem> {
         let mut found = Vec::new();
@@ -41,7 +41,7 @@ impl HostSessions {
         found
     }
 
-    /// Whether token probabilities are asked for, by the session, its profile or the host, in this order.
+    /// Returns `true` if token probabilities are requested, by the session, its profile or the host, in this order.
     fn asks_logprobs(&self, session: &Session) -> bool {
         let profile = session.session_profile.as_ref().and_then(|name| self.profiles.get(name));
         let said = session.logprobs.or(profile.and_then(|profile| profile.logprobs));

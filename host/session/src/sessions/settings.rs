@@ -1,19 +1,19 @@
-//! What a session's settings are, once everything that may say has been asked: the step first, then its profile, then
-//! what the run inherits, then that's profile, then the host.
+//! The settings of a session, in order of precedence: the step, its profile, what the run inherits, that's profile, the
+//! host.
 
 use super::failure;
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, OpenSession};
+use opcell_ir::ir::{Session, ThinkingLevel};
 use opcell_types::suggest::hint;
-use opcell_workflow::ir::{Session, ThinkingLevel};
 
 /// The settings, and the layers of instruction text, outermost first.
 pub(super) struct Effective {
     pub(super) settings: Session,
     pub(super) instructions: Vec<String>,
-    /// What the session declares and its caller does not let it have: the kind and the name.
+    /// The things that the session declares and its caller does not let it have: the kind and the name.
     pub(super) narrowed: Vec<(&'static str, String)>,
-    /// What sessions of workflows that its model delegates to may have at most; `None` when nothing is narrowed.
+    /// The most that sessions of workflows that its model delegates to may have; `None` when nothing is narrowed.
     pub(super) ceiling: Option<Session>,
 }
 
@@ -80,8 +80,8 @@ fn narrow(settings: &mut Session, outer: &Session) -> Vec<(&'static str, String)
     gone
 }
 
-/// What the workflow says of a session's capabilities, its profile's word included; the host's defaults are no
-/// narrowing.
+/// Returns the workflow's narrowing of a session's capabilities, that of its profile included; the host's defaults are
+/// no narrowing.
 fn ceiling(
     request: &OpenSession,
     profiles: &IndexMap<String, Session>,

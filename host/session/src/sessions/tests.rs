@@ -7,9 +7,9 @@ use crate::tools::{Delegation, FileRoot, FileRoots, SessionTool, Shell, delegate
 use opcell_engine::call;
 use opcell_engine::conversation::{Message, ToolCallRequest};
 use opcell_engine::tool::{ModelCaller, Tool, ToolInput};
+use opcell_ir::WorkflowIr;
+use opcell_ir::ir::{AgentTool, Contribution, ModelSelection, PromptMode, Session, Template, ThinkingLevel};
 use opcell_types::quota::ThisProcess;
-use opcell_workflow::WorkflowIr;
-use opcell_workflow::ir::{AgentTool, Contribution, ModelSelection, PromptMode, Session, Template, ThinkingLevel};
 use serde_json::json;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,7 +130,7 @@ async fn call(
     arguments: serde_json::Value,
 ) -> Result<Value, Failure> {
     let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
-    let left = opcell_workflow::ir::RunLimits::default();
+    let left = opcell_ir::ir::RunLimits::default();
     let call = call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left };
     sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
 }
@@ -401,7 +401,7 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
 
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
-    let left = opcell_workflow::ir::RunLimits::default();
+    let left = opcell_ir::ir::RunLimits::default();
     let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left };
     let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();

@@ -4,7 +4,8 @@ use super::front_matter::{self, FrontMatter};
 use super::{SKILL_TEXT_LIMIT, Skill};
 use crate::confined::{EntryKind, Folder};
 use indexmap::IndexMap;
-use opcell_workflow::{diagnostic::Severity, front_matter::split};
+use opcell_ir::diagnostic::Severity;
+use opcell_yaml::front_matter::split;
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a skill.
@@ -32,7 +33,7 @@ const DESCRIPTION_LIMIT: usize = 1024;
 pub struct SkillFolder {
     /// Path of the folder.
     pub path: PathBuf,
-    /// Whether the operator named it: then it is an error when it is missing.
+    /// `true` if the operator named it: then it is an error when it is missing.
     pub required: bool,
 }
 
@@ -161,7 +162,7 @@ impl Search {
         }
     }
 
-    /// Whether a file is to be read as a skill. A file that looks like one and is none is reported.
+    /// Decides whether a file is to be read as a skill. A file that looks like one and is none is reported.
     fn of_file(&mut self, root: &Path, directory: &Directory, name: &str, path: &str, is_skill: bool) -> bool {
         if name == SKILL_FILE {
             let Some(owner) = &directory.owner else { return true };
@@ -269,7 +270,7 @@ impl Directory {
     }
 }
 
-/// Whether a file at the top of a folder is a usual file of a repository, by its name.
+/// Returns `true` if a file at the top of a folder is a usual file of a repository, by its name.
 fn is_no_skill(file: &str) -> bool {
     let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     NO_SKILLS

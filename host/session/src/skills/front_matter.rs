@@ -1,9 +1,9 @@
 //! The head of a skill, as the Agent Skills format has it, with psi's keys beside it.
 
 use opcell_types::suggest::hint;
-use opcell_workflow::front_matter::{Field, read};
+use opcell_yaml::front_matter::{Field, read};
 
-/// What a skill says about itself.
+/// The front matter of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct FrontMatter {
     pub(super) name: Option<String>,

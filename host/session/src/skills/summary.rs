@@ -2,7 +2,7 @@
 
 use super::SkillFinding;
 use indexmap::IndexMap;
-use opcell_workflow::diagnostic::Severity;
+use opcell_ir::diagnostic::Severity;
 use std::path::Path;
 
 /// Kinds of findings that are told apart.
@@ -38,7 +38,7 @@ pub(super) fn of_folder(folder: &Path, findings: &[SkillFinding]) -> Option<Stri
     (count > 0).then(|| format!("{count} findings about the skills of {}: {}", folder.display(), parts.join("; ")))
 }
 
-/// What findings of a kind have in common.
+/// Returns the words that findings of a kind have in common.
 fn kind(finding: &SkillFinding) -> &str {
     match finding.code {
         "skill-front-matter" if finding.message.starts_with("unknown") => &finding.message,

@@ -1,5 +1,5 @@
 use super::*;
-use opcell_workflow::diagnostic::Severity;
+use opcell_ir::diagnostic::Severity;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;

@@ -5,8 +5,8 @@ use super::{SessionTool, failure};
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Reply};
 use opcell_engine::tool::{ModelCaller, Tool, ToolInput};
+use opcell_ir::{agent, ir::AgentTool};
 use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, suggest::hint, text::one_line};
-use opcell_workflow::{agent, ir::AgentTool};
 use serde_json::json;
 use std::sync::Arc;
 

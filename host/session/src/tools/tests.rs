@@ -61,7 +61,7 @@ fn prepare(world: &World, name: &str, arguments: serde_json::Value) -> ToolCall 
         context: context("s"),
         session: Arc::new(opened),
         request: ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) },
-        left: opcell_workflow::ir::RunLimits::default(),
+        left: opcell_ir::ir::RunLimits::default(),
     };
     ToolCall::new(call, CancellationToken::new())
 }

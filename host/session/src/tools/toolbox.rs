@@ -6,15 +6,15 @@ use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
 use opcell_engine::tool::{Tool, ToolInput};
+use opcell_ir::{agent, arguments::fit};
 use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, suggest::hint, text::one_line};
-use opcell_workflow::{agent, arguments::fit};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Maximum bytes of a tool's result that a model receives, unless the operator configures another.
 pub const RESULT_LIMIT: usize = 64 << 10;
 
-/// How long a call that was cancelled may take to say what it used.
+/// The time that a call that was cancelled may take to report what it used.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A tool that cannot be used.
@@ -29,7 +29,7 @@ pub enum ToolError {
     Schema {
         /// The tool.
         name: String,
-        /// What is wrong.
+        /// The problem.
         message: String,
     },
 }
@@ -71,7 +71,7 @@ impl Toolbox {
         self.tools.get(name).map(|entry| &entry.offered)
     }
 
-    /// What a tool says about itself now, where that takes asking; see [`Tool::current`].
+    /// Returns a tool's present description of itself, where that takes asking; see [`Tool::current`].
     ///
     /// # Errors
     /// When it is not there.
@@ -159,7 +159,7 @@ async fn until_cancelled(tool: &dyn Tool, input: &ToolInput) -> Reply<Value> {
     Reply { result: Err(failure("cancelled", "the run was cancelled")), receipt }
 }
 
-/// Whether the model calls an agent of its pack.
+/// Returns `true` if the model calls an agent of its pack.
 fn is_agent(call: &ToolCall) -> bool {
     call.session.settings.agents.contains_key(&call.request.name)
 }

@@ -1,8 +1,8 @@
 //! Why a text is not EDN.
 
-use crate::{diagnostic::Diagnostic, source::Span};
+use opcell_ir::{diagnostic::Diagnostic, source::Span};
 
-/// What is wrong. Where Clojure's reader has a message for it, that message.
+/// The problem of a text that is not EDN. Where Clojure's reader has a message for it, that message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Problem {
@@ -72,7 +72,7 @@ pub enum Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ReadError {
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
     /// Byte range in the source text.
     pub span: Span,

@@ -1,18 +1,18 @@
 //! EDN values that know where they stand.
 
-use crate::source::Span;
+use opcell_ir::source::Span;
 use std::{fmt, sync::Arc};
 
 /// An EDN value and its byte range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Where it stands, brackets and sigils included.
+    /// The place of the node, brackets and sigils included.
     pub span: Span,
-    /// What it is.
+    /// The kind of the node, with its content.
     pub kind: Kind,
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kind {
     /// `nil`.
@@ -70,7 +70,7 @@ impl Name {
         self.0.clone()
     }
 
-    /// Whether it has a namespace.
+    /// Returns `true` if the name has a namespace.
     #[must_use]
     pub fn is_qualified(&self) -> bool {
         self.0.len() > 1 && self.0.contains('/')
@@ -102,7 +102,7 @@ impl Node {
         Self::new(Kind::String(text.into()), span)
     }
 
-    /// Whether this is `nil`.
+    /// Returns `true` if this is `nil`.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         matches!(self.kind, Kind::Nil)
@@ -168,7 +168,7 @@ impl Node {
         self.as_map()?.iter().find(|(k, _)| k.as_keyword() == Some(key)).map(|(_, v)| v)
     }
 
-    /// What people call this kind of value.
+    /// Returns the noun for this kind of value.
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self.kind {

@@ -1,7 +1,7 @@
 //! Nodes as EDN text, the way Clojure's `pr-str` prints them.
 
 use super::node::{Kind, Node};
-use crate::print::{double, quoted};
+use opcell_ir::print::{double, quoted};
 use std::fmt;
 
 impl fmt::Display for Node {

@@ -5,7 +5,7 @@ use super::{
     node::{Kind, Name, Node},
     token,
 };
-use crate::source::Span;
+use opcell_ir::source::Span;
 use std::collections::HashMap;
 
 /// The deepest nesting that is read: brackets, tags, metadata and discards alike. Authored workflows stay below 20; the
@@ -15,14 +15,15 @@ pub const MAX_DEPTH: usize = 128;
 /// The longest text that is read, in bytes. The largest authored workflows have some 60 KiB.
 pub const MAX_BYTES: usize = 4 << 20;
 
-/// What was read.
+/// The result of reading a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
     /// The first form; `None` when there is nothing but whitespace, comments and discards.
     pub form: Option<Node>,
-    /// Where text continues after the first form. Clojure's `read-string` ignores it, so it may not even be EDN.
+    /// The place at which text continues after the first form. Clojure's `read-string` ignores it, so it may not even
+    /// be EDN.
     pub trailing: Option<Span>,
-    /// Where metadata was read and dropped.
+    /// The places of metadata that was read and dropped.
     pub metadata: Vec<Span>,
     /// Tags other than `#inst` and `#uuid`, which mean nothing until someone says so.
     pub tags: Vec<(Name, Span)>,

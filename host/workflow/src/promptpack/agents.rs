@@ -11,8 +11,8 @@ use super::rules;
 use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
-use crate::ir::{AgentTool, Control, Judge, WorkflowIr};
 use indexmap::{IndexMap, IndexSet};
+use opcell_ir::ir::{AgentTool, Control, Judge, WorkflowIr};
 use std::sync::Arc;
 
 /// The members that a prompt may call, by the names under which it does.
@@ -73,7 +73,7 @@ pub(super) fn workflow(pack: &Pack, key: &str, whole: &WorkflowIr, skills: &Skil
     ir.entry = Some(key.into());
     ir.inputs = speaker::inputs(pack.prompts.get(key));
     ir.input_schema = rules::input_schema(&ir.inputs);
-    ir.limits = crate::ir::RunLimits::default();
+    ir.limits = opcell_ir::ir::RunLimits::default();
     ir.artifacts = artifact_slots([]);
     ir
 }

@@ -1,7 +1,7 @@
 //! Arguments of tool calls, made to fit the tool's schema and checked, in the reference's words.
 
 use super::schema::{self, SchemaError};
-use crate::arguments::fit;
+use opcell_ir::arguments::fit;
 use serde_json::Value as Json;
 
 /// Fits arguments to a schema's properties, and gives what is wrong with them all the same.

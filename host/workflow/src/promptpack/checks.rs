@@ -1,5 +1,5 @@
-//! What the reference overlooks in a workflow: errors where it would panic, drop a rule or run into a dead end at run
-//! time, warnings where it runs all the same.
+//! Checks of a workflow beyond the reference's own: errors where it would panic, drop a rule or run into a dead end at
+//! run time, warnings where it runs all the same.
 
 use super::composition::RESERVED_NAMES;
 use super::governed;
@@ -8,10 +8,10 @@ use super::rules;
 use super::speaker;
 use super::spec::{Spec, State};
 use super::template::{Piece, pieces};
-use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
-use crate::ir::Control;
 use crate::json::pointer_part;
-use crate::print::go::quote;
+use opcell_ir::diagnostic::{Diagnostic, Severity, did_you_mean};
+use opcell_ir::ir::Control;
+use opcell_ir::print::go::quote;
 use opcell_types::Value;
 use petgraph::{
     algo::kosaraju_scc,
@@ -165,7 +165,7 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
     found.0
 }
 
-/// What is remarkable about the agents that a prompt calls (RFC 0007).
+/// Checks the agents that a prompt calls (RFC 0007).
 fn check_agent_tools(pack: &Pack, key: &str, prompt: &Prompt, pointer: &str, found: &mut Findings) {
     for (index, tool) in prompt.tools.iter().enumerate() {
         let mut reported = |code, what: &str, help: &str| {
@@ -214,7 +214,7 @@ fn check_agents(pack: &Pack, found: &mut Findings) {
     }
 }
 
-/// What a pack requires of a provider beside its key is for whoever binds it to see to.
+/// Reports what a pack requires of a provider beside its key: the operator who binds it has to provide that.
 fn check_requires(pack: &Pack, found: &mut Findings) {
     let listed = pack.rest.get("requires").and_then(|requires| requires.get("providers"));
     let by_prompts = pack.prompts.values().filter_map(|prompt| prompt.provider.as_deref());
@@ -249,7 +249,7 @@ fn check_requires(pack: &Pack, found: &mut Findings) {
     }
 }
 
-/// What a composition returns must be a step that has an output.
+/// Checks that a composition returns a step that has an output.
 fn check_outputs(pack: &Pack, found: &mut Findings) {
     for (name, composition) in &pack.compositions {
         let step = composition.all_steps().into_iter().find(|step| step.id == composition.output);

@@ -12,18 +12,18 @@ use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
 use super::validate::{ValidationResult, validate};
-use crate::agent::MESSAGE;
 use crate::companions::{Companions, NoCompanions};
-use crate::compiled::Compiled;
-use crate::diagnostic::{Diagnostic, Severity, did_you_mean};
-use crate::ir::{
+use crate::json::{Document, pointer_part};
+use indexmap::IndexMap;
+use opcell_ir::agent::MESSAGE;
+use opcell_ir::compiled::Compiled;
+use opcell_ir::diagnostic::{Diagnostic, Severity, did_you_mean};
+use opcell_ir::ir::{
     Artifact, ArtifactMode, Contribution, Declarations, Dialect, Form, Goto, Judge, Lifecycle, Orchestration,
     PathSegment, Persistence, Printing, References, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
 };
-use crate::json::{Document, pointer_part};
-use crate::names::Outcome;
-use crate::source::{SourceFile, SourceMap};
-use indexmap::IndexMap;
+use opcell_ir::names::Outcome;
+use opcell_ir::source::{SourceFile, SourceMap};
 use regex::Regex;
 use std::sync::{Arc, LazyLock};
 
@@ -404,7 +404,8 @@ fn step_pointer(json: &serde_json::Value, pointer: String) -> String {
     pointer
 }
 
-/// Where a finding of the reference's validation points: the bracketed names of its text, as a JSON pointer.
+/// Returns the place that a finding of the reference's validation points at: the bracketed names of its text, as a JSON
+/// pointer.
 fn pointer_of(message: &str) -> Option<String> {
     if let Some((from, _)) =
         message.strip_prefix("workflow contains a cycle: ").and_then(|cycle| cycle.split_once(" -> "))

@@ -6,13 +6,13 @@ use super::contracts::Contracts;
 use super::pack::Pack;
 use super::speaker;
 use super::spec::State;
-use crate::interpolate::Interpolation;
-use crate::ir::{
+use indexmap::IndexMap;
+use opcell_ir::interpolate::Interpolation;
+use opcell_ir::ir::{
     Branch, Condition, Contribution, Delegate, DelegateTarget, Form, Invoke, OutputSpec, Parallel,
     Predicate as IrPredicate, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
     StructuredOutput, ValueSpec, Version, WorkflowIr, Yields,
 };
-use indexmap::IndexMap;
 use opcell_types::Value;
 use std::sync::Arc;
 
@@ -119,7 +119,8 @@ fn step(node: &Node, pack: &Pack, contracts: &Contracts) -> Step {
     step
 }
 
-/// What the answer of a step must be. The provider is asked for it; an answer that is not fails the attempt.
+/// Returns the form that the answer of a step must have. The provider is asked for it; an answer that is not fails the
+/// attempt.
 fn answer(reference: &str, contracts: &Contracts) -> Option<StructuredOutput> {
     (!reference.is_empty()).then(|| StructuredOutput {
         schema_id: Some(reference.to_owned()),
@@ -195,7 +196,7 @@ fn nothing() -> IrPredicate {
 
 /// A predicate with its references bare. A path that is not a reference gives nothing, as in the reference.
 pub(super) fn predicate(authored: &Predicate) -> IrPredicate {
-    let path = crate::reference::strip(&authored.path).unwrap_or("").to_owned();
+    let path = opcell_ir::reference::strip(&authored.path).unwrap_or("").to_owned();
     if let Some(all) = &authored.all_of {
         IrPredicate::All { all_of: all.iter().map(predicate).collect() }
     } else if let Some(any) = &authored.any_of {

@@ -9,15 +9,15 @@ use super::checks::Finding;
 use super::composition::{Composition, Step};
 use super::pack::Pack;
 use crate::companions::Companions;
-use crate::diagnostic::Diagnostic;
 use crate::json::pointer_part;
-use crate::print::go::quote;
+use opcell_ir::diagnostic::Diagnostic;
+use opcell_ir::print::go::quote;
 use opcell_schema::{MAX_SCHEMA_BYTES, Schema};
 use opcell_types::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// Where schemas keep what they refer to.
+/// The keys under which schemas keep the schemas that they refer to.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The schemas of a pack, by the reference that names them.
@@ -70,7 +70,7 @@ impl Contracts {
     }
 }
 
-/// Where a schema is named.
+/// The place at which a schema is named.
 struct Place {
     pointer: String,
     text: String,

@@ -1,7 +1,7 @@
 //! Reading JSON values into typed ones by the reference's rules: keys match without regard to case, unknown keys and
 //! `null`s are passed over, and the first value of a wrong type is reported in the reference's words.
 
-use crate::print::go;
+use opcell_ir::print::go;
 use opcell_types::value::{Map, NumberKind, Value};
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal {found} into Go {place} of type {expected}")]
 pub struct DecodeError {
-    /// What the document has.
+    /// The kind of value in the document.
     pub found: String,
-    /// Where, as the reference names it.
+    /// The place, as the reference names it.
     pub place: String,
     /// The reference's type of that place.
     pub expected: String,

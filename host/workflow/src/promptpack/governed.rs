@@ -1,23 +1,23 @@
-//! What a prompt says of its answers and of certain models: `validators`, `model_overrides`, `pipeline` and `media`.
+//! The rules of a prompt on its answers and on certain models: `validators`, `model_overrides`, `pipeline` and `media`.
 //! What acts here becomes part of the session; what does not is refused with a sentence.
 
 use super::pack::{Parameters, Prompt};
-use crate::diagnostic::{Diagnostic, did_you_mean};
-use crate::ir::guard::compile;
-use crate::ir::{Guard, GuardRule, ModelOverride};
 use crate::json::pointer_part;
 use indexmap::IndexMap;
+use opcell_ir::diagnostic::{Diagnostic, did_you_mean};
+use opcell_ir::ir::guard::compile;
+use opcell_ir::ir::{Guard, GuardRule, ModelOverride};
 use opcell_types::Value;
 use serde::Deserialize;
 
-/// What of it acts.
+/// The rules that take effect.
 #[derive(Debug, Default)]
 pub(super) struct Governed {
     pub(super) guards: Vec<Guard>,
     pub(super) overrides: IndexMap<String, ModelOverride>,
 }
 
-/// What does not: a finding and its pointer below the prompt.
+/// A rule that takes no effect: a finding and its pointer below the prompt.
 pub(super) type Refused = (Diagnostic, String);
 
 /// The kinds of validators that are enforced here, with the parameters of each.

@@ -3,8 +3,8 @@
 use super::composition::Composition;
 use super::decode::DecodeError;
 use super::spec::{Spec, SpecError};
-use crate::ir::Generation;
 use indexmap::IndexMap;
+use opcell_ir::ir::Generation;
 use opcell_types::value::{Map, Value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -32,10 +32,10 @@ pub struct Pack {
     /// Evals of the whole pack.
     #[serde(default)]
     pub evals: Vec<Eval>,
-    /// Which prompts are agents, and which one is asked first.
+    /// The prompts that are agents, and the one that is asked first.
     #[serde(default)]
     pub agents: Option<Agents>,
-    /// Where skills come from.
+    /// The sources of skills.
     #[serde(default)]
     pub skills: Vec<SkillSource>,
     /// The state machine.
@@ -59,19 +59,19 @@ pub struct Prompt {
     pub description: Option<String>,
     /// The system prompt, with `{{name}}` tokens.
     pub system_template: String,
-    /// What the tokens stand for.
+    /// The variables behind the tokens.
     #[serde(default)]
     pub variables: Vec<Variable>,
     /// Tools by key.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// How tools may be used.
+    /// The rules for the use of tools.
     #[serde(default)]
     pub tool_policy: ToolPolicy,
-    /// How the model generates.
+    /// The parameters of generation.
     #[serde(default)]
     pub parameters: Parameters,
-    /// Which of the pack's providers speaks it; the host has a session profile of that name.
+    /// The pack's provider that speaks it; the host has a session profile of that name.
     #[serde(default)]
     pub provider: Option<String>,
     /// Evals of this prompt.
@@ -103,7 +103,7 @@ pub struct Variable {
     pub rest: Map,
 }
 
-/// How a prompt may use its tools.
+/// The rules for a prompt's use of its tools.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct ToolPolicy {
     /// `auto`, `required` or `none`.
@@ -121,14 +121,14 @@ pub struct ToolPolicy {
 }
 
 impl ToolPolicy {
-    /// Whether a tool must not be called under this name.
+    /// Returns `true` if a tool must not be called under this name.
     #[must_use]
     pub fn is_blocked(&self, tool: &str) -> bool {
         self.tool_choice.as_deref() == Some("none") || self.blocklist.iter().any(|blocked| blocked == tool)
     }
 }
 
-/// How a model generates.
+/// The parameters by which a model generates.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Parameters {
     /// From 0 to 2.
@@ -155,7 +155,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// How a session with these generates.
+    /// Returns the generation of a session with these parameters.
     pub(super) fn generation(&self, tool_required: bool) -> Generation {
         Generation {
             max_tokens: self.max_tokens,
@@ -171,9 +171,9 @@ impl Parameters {
 /// The shape of a tool.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Tool {
-    /// What the model calls.
+    /// The name that the model calls.
     pub name: String,
-    /// What it does.
+    /// The description of its effect.
     pub description: String,
     /// JSON Schema of its arguments.
     #[serde(default)]
@@ -193,7 +193,7 @@ pub struct Eval {
     pub rest: Map,
 }
 
-/// Which prompts are agents.
+/// The prompts that are agents.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct Agents {
     /// The one that is asked first.
@@ -219,7 +219,7 @@ pub struct Agent {
     pub rest: Map,
 }
 
-/// Where skills come from.
+/// A source of skills.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum SkillSource {
@@ -239,7 +239,7 @@ pub enum SkillSource {
         name: String,
         /// One sentence.
         description: String,
-        /// What it teaches.
+        /// The instructions.
         instructions: String,
     },
 }
@@ -255,7 +255,7 @@ pub enum PackError {
     #[error("{0}")]
     Workflow(#[from] SpecError),
     /// A composition does not fit.
-    #[error("compositions[{}]: {error}", crate::print::go::quote(.name))]
+    #[error("compositions[{}]: {error}", opcell_ir::print::go::quote(.name))]
     Composition {
         /// Name of the composition.
         name: String,
@@ -297,7 +297,7 @@ impl Pack {
         self.agents.as_ref()?.members.get(tool).filter(|_| tool != prompt && self.prompts.contains_key(tool))
     }
 
-    /// Whether a prompt that is an agent lists itself among its tools: it is none of them.
+    /// Returns `true` if a prompt that is an agent lists itself among its tools: it is none of them.
     #[must_use]
     pub fn is_itself(&self, prompt: &str, tool: &str) -> bool {
         prompt == tool && self.agents.as_ref().is_some_and(|agents| agents.members.contains_key(tool))

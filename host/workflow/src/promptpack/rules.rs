@@ -1,8 +1,8 @@
 //! Rules of a prompt's variables: `type` and `validation`, as JSON Schemas that a run's input is checked with.
 
 use super::pack::Variable;
-use crate::ir::Input;
 use indexmap::IndexMap;
+use opcell_ir::ir::Input;
 use opcell_schema::Schema;
 use opcell_types::{Value, value::Map};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Whether a document has the shape of a pack.
+//! The check that a document has the shape of a pack.
 
-use crate::diagnostic::Diagnostic;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
+use opcell_ir::diagnostic::Diagnostic;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -38,14 +38,14 @@ const AFTER_1_5: [&str; 14] = [
     "/$defs/step/oneOf/5",
 ];
 
-/// What is wrong with a document's shape: where, and what, in the reference's words.
+/// An error of a document's shape: its place and its text, in the reference's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SchemaError {
     /// JSON pointer into the document.
     pub pointer: String,
     /// Dotted path, `(root)` for the document itself.
     pub field: String,
-    /// What is wrong.
+    /// The error.
     pub description: String,
 }
 
@@ -90,12 +90,12 @@ pub fn check_arguments(schema: &Json, arguments: &Json) -> Result<Vec<SchemaErro
     Ok(errors(&validator, arguments, Words::Reference))
 }
 
-/// How alternatives that do not hold are told.
+/// The form in which alternatives that do not hold are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Words {
     /// As the reference does: that none holds, and what keeps the one from holding that has least against the document.
     Reference,
-    /// What the alternative asks for that the document's own `kind` chooses.
+    /// The errors of the alternative that the document's own `kind` chooses.
     Own,
 }
 
@@ -207,11 +207,11 @@ fn tell(
     }
 }
 
-/// What is told about alternatives of which none holds.
+/// The report on alternatives of which none holds.
 enum Chosen<'e> {
-    /// What one of them has against the document.
+    /// The errors of one of them.
     One(&'e [ValidationError<'static>]),
-    /// What they all ask for.
+    /// The requirement that they all share.
     Said { at: String, description: String },
 }
 

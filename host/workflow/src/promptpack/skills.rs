@@ -4,8 +4,10 @@
 //! own filter.
 
 use super::pack::{Pack, SkillSource};
-use crate::{companions::Companions, front_matter, ir::OwnSkill};
+use crate::companions::Companions;
 use indexmap::IndexMap;
+use opcell_ir::ir::OwnSkill;
+use opcell_yaml::front_matter;
 
 /// The most skills that a pack brings along.
 const MAX_SKILLS: usize = 200;
@@ -89,8 +91,8 @@ impl Skills {
         self.skills.is_empty()
     }
 
-    /// What a state's filter leaves: all without one, none of them for `none`, else those in or under the folder that
-    /// it names (a trailing `/*` or `/**` says the same), or the one of that name.
+    /// Returns the skills that a state's filter leaves: all without one, none of them for `none`, else those in or
+    /// under the folder that it names (a trailing `/*` or `/**` says the same), or the one of that name.
     pub(super) fn filtered(&self, filter: &str) -> IndexMap<String, OwnSkill> {
         let folder = normal(filter.trim_end_matches('*'));
         let shows = |name: &str, at: &str| {

@@ -6,18 +6,18 @@ use super::pack::{Pack, Prompt, Tool, Variable};
 use super::rules;
 use super::spec::State;
 use super::template::{Piece, pieces};
-use crate::expr::Expression;
-use crate::ir::{Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
 use indexmap::IndexMap;
+use opcell_ir::expr::Expression;
+use opcell_ir::ir::{Input, OwnSkill, PathSegment, PromptMode, Session, SourceRef, SourceSpec, ToolShape, ValueSpec};
 use opcell_types::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The beginning of a token that names a fragment.
 const FRAGMENTS: &str = "fragments.";
-/// How deep fragments may stand in fragments.
+/// The maximum nesting of fragments in fragments.
 const MAX_FRAGMENT_DEPTH: usize = 16;
-/// How long a template may become by its fragments, in bytes.
+/// The maximum length of a template with its fragments, in bytes.
 const MAX_TEMPLATE: usize = 1 << 20;
 
 /// A session that speaks with a prompt and these tools of the pack, by key: without what the prompt's policy blocks,
@@ -64,7 +64,8 @@ pub(super) fn teach(session: &mut Session, skills: IndexMap<String, OwnSkill>) {
     session.own_skills = skills;
 }
 
-/// What models and hosts call a tool: its own name, or its key where the pack does not declare it.
+/// Returns the name under which models and hosts call a tool: its own name, or its key where the pack does not declare
+/// it.
 pub(super) fn tool_name<'p>(pack: &'p Pack, key: &'p str) -> &'p str {
     pack.tools.get(key).map_or(key, |tool| &tool.name)
 }
@@ -75,8 +76,8 @@ fn shape(tool: &Tool) -> (String, ToolShape) {
     (tool.name.clone(), ToolShape { description: tool.description.clone(), parameters })
 }
 
-/// What a template's tokens stand for: what the host gave or its default, artifacts, and what a transition carried
-/// over.
+/// Returns the values of a template's tokens: what the host gave or its default, artifacts, and what a transition
+/// carried over.
 fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
     let declared = prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name)));
     let mut variables: IndexMap<Arc<str>, ValueSpec> = declared.collect();
@@ -160,7 +161,7 @@ pub(super) fn asked(composition: &Composition) -> BTreeSet<&str> {
     composition.all_steps().into_iter().map(|step| step.prompt_task.as_str()).filter(|key| !key.is_empty()).collect()
 }
 
-/// What the host may give: every variable of these prompts, the first default that one of them has.
+/// Returns the inputs that the host may give: every variable of these prompts, the first default that one of them has.
 pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> IndexMap<Arc<str>, Input> {
     let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
     for variable in prompts.into_iter().flat_map(|prompt| &prompt.variables) {

@@ -1,8 +1,8 @@
 //! A pack's workflow as authored: states, events, guards, artifacts, budget.
 
 use super::decode::{DecodeError, Decoder, Struct};
-use crate::ir::{Control, RunLimits};
-use crate::routing::{EventTable, VisitLimit};
+use opcell_ir::ir::{Control, RunLimits};
+use opcell_ir::routing::{EventTable, VisitLimit};
 use opcell_types::value::{Map, Value};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub struct ArtifactDef {
     /// MIME type; documentation only in the reference.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it holds.
+    /// A description of its content.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// `append`; anything else replaces.
@@ -101,7 +101,7 @@ pub enum SpecError {
     #[error("parsing workflow config: {0}")]
     Decode(#[from] DecodeError),
     /// A state is `null`, which the reference accepts and then panics on.
-    #[error("workflow.states[{}] is null: a state must be an object", crate::print::go::quote(.0))]
+    #[error("workflow.states[{}] is null: a state must be an object", opcell_ir::print::go::quote(.0))]
     NullState(String),
 }
 
@@ -235,7 +235,7 @@ impl State {
         state
     }
 
-    /// Who speaks after this state is entered: `control`, `user` unless it says `agent` (RFC 0014).
+    /// Returns the party that speaks after this state is entered: `control`, `user` unless it says `agent` (RFC 0014).
     #[must_use]
     pub fn control(&self) -> Control {
         match self.unknown.get("control").and_then(Value::as_str) {
@@ -244,7 +244,7 @@ impl State {
         }
     }
 
-    /// Whether a composition runs instead of a prompt.
+    /// Returns `true` if a composition runs instead of a prompt.
     #[must_use]
     pub fn is_composition(&self) -> bool {
         self.orchestration == "composition"
@@ -269,7 +269,7 @@ impl ArtifactDef {
         def
     }
 
-    /// Whether setting it again appends.
+    /// Returns `true` if setting it again appends.
     #[must_use]
     pub fn appends(&self) -> bool {
         self.mode == "append"

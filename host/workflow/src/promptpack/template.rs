@@ -4,7 +4,7 @@
 //! template, so a hostile artifact can neither pull in another variable nor blow the prompt up. [`render_nested`] is
 //! the reference's older rule, in which values are templates too, kept for hosts that depend on it and bounded.
 
-use crate::print::go::list;
+use opcell_ir::print::go::list;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names to texts.
@@ -65,8 +65,8 @@ pub fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// What may stand in a template without a value: artifacts that are not set yet, and the summary that a transition may
-/// carry.
+/// Returns `true` if a template may have this name without a value: artifacts that are not set yet, and the summary
+/// that a transition may carry.
 fn may_be_unset(name: &str) -> bool {
     name.starts_with("artifacts.") || name == "workflow_context"
 }
@@ -91,7 +91,7 @@ pub fn render(template: &str, variables: &Variables) -> Result<String, TemplateE
     if unresolved.is_empty() { Ok(text) } else { Err(TemplateError::Unresolved(unresolved)) }
 }
 
-/// What [`render_nested`] made.
+/// The result of [`render_nested`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The text.

@@ -3,10 +3,10 @@
 //! What it overlooks is in [`checks`](mod@super::checks).
 
 use super::spec::{Spec, State};
-use crate::print::go::quote;
+use opcell_ir::print::go::quote;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong with a workflow or a composition.
+/// The findings about a workflow or a composition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ValidationResult {
     /// It does not run; sorted.
@@ -16,7 +16,7 @@ pub struct ValidationResult {
 }
 
 impl ValidationResult {
-    /// Whether anything keeps it from running.
+    /// Returns `true` if an error keeps it from running.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         !self.errors.is_empty()

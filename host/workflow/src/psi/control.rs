@@ -1,4 +1,4 @@
-//! What a step shows and where the run goes next: outputs, yields, judges, routes.
+//! The part of a step that says what it yields and where the run continues: outputs, yields, judges, routes.
 
 use super::{
     fields::{self, Fields},
@@ -8,12 +8,12 @@ use super::{
     source_spec::{self, Allowed, transpose},
     value,
 };
-use crate::{
-    edn::Node,
+use crate::edn::Node;
+use indexmap::IndexMap;
+use opcell_ir::{
     ir::{Goto, HandoffContract, Invoke, Judge, OutputSpec, Route, StructuredOutput, TerminalContract, Yields},
     names::Outcome,
 };
-use indexmap::IndexMap;
 use std::sync::Arc;
 
 /// `:operation` and `:args` of a step or a judge.

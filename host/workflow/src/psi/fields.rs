@@ -1,9 +1,9 @@
 //! Maps whose keys are known, and the typed values in them.
 
 use super::report::{Place, Report};
-use crate::{
+use crate::edn::Node;
+use opcell_ir::{
     diagnostic::{Diagnostic, did_you_mean},
-    edn::Node,
     source::Span,
 };
 use std::sync::Arc;

@@ -1,12 +1,9 @@
-//! What psi checks when it loads an EDN workflow file, and the prompt workflows that it brings in.
+//! The checks that psi makes when it loads an EDN workflow file, and the prompt workflows that it brings in.
 
 use super::{markdown, report::Report};
 use crate::companions::Companions;
-use crate::{
-    diagnostic::Diagnostic,
-    edn::{self, Kind, Node},
-    source::Span,
-};
+use crate::edn::{self, Kind, Node};
+use opcell_ir::{diagnostic::Diagnostic, source::Span};
 
 /// Reads a workflow file: one map with name, description and steps; every `:prompt-workflow` is replaced by what it
 /// names.
@@ -221,7 +218,7 @@ fn path_of(reference: &Node) -> Result<&str, &'static str> {
     }
 }
 
-/// Whether a path stays inside the folder it starts from: relative, not blank, no `..` segment, no NUL.
+/// Returns `true` if a path stays inside the folder it starts from: relative, not blank, no `..` segment, no NUL.
 #[must_use]
 pub fn contained_markdown_path(path: &str) -> bool {
     let absolute = path.starts_with(['/', '\\']) || path.get(1..2) == Some(":");

@@ -5,13 +5,8 @@
 //! string, here a value has the type that its key asks for, so that `thinking-level: low` and `temperature: 0.3` run.
 
 use super::{load::INVALID_EDN, report::Report};
-use crate::{
-    diagnostic::Diagnostic,
-    edn::{self, Kind, Node},
-    print,
-    source::Span,
-    template,
-};
+use crate::edn::{self, Kind, Node};
+use opcell_ir::{diagnostic::Diagnostic, print, source::Span, template};
 use std::collections::HashMap;
 
 /// Keys that describe the step's session.

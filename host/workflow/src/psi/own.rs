@@ -1,4 +1,4 @@
-//! What Opcell adds to psi's grammar. Every key here is Opcell's own: psi ignores the settings and refuses the forms.
+//! Opcell's additions to psi's grammar. Every key here is Opcell's own: psi ignores the settings and refuses the forms.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -29,9 +29,10 @@ use super::{
     source_spec::{self, transpose},
     value,
 };
-use crate::{
+use crate::edn::{Kind, Node};
+use indexmap::IndexMap;
+use opcell_ir::{
     diagnostic::{Diagnostic, did_you_mean},
-    edn::{Kind, Node},
     expr::Expression,
     ir::{
         Artifact, ArtifactMode, Branch, CapabilityNarrowing, Condition, Control, Each, Exit, ExitStatus, Form, Input,
@@ -39,7 +40,6 @@ use crate::{
         Transform, TransformOperation, Wait, Yields,
     },
 };
-use indexmap::IndexMap;
 use opcell_types::value::{Object, Value};
 use std::{collections::HashSet, sync::Arc};
 
@@ -181,7 +181,7 @@ pub(super) fn event_judge(fields: &mut Fields<'_>, place: &Place, report: &mut R
 /// The forms of a step that are Opcell's own.
 pub(super) const FORMS: [&str; 5] = ["wait", "exit", "branch", "parallel", "transform"];
 
-/// Whether a step's type is one of Opcell's own.
+/// Returns `true` if a step's type is one of Opcell's own.
 pub(super) fn is_form(name: &str) -> bool {
     FORMS.contains(&name)
 }
@@ -293,7 +293,7 @@ fn wait(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Option<W
     Some(Wait { signal: signal?, question: transpose(question)?, approval: transpose(approval)?.unwrap_or(false) })
 }
 
-/// What Opcell's forms show and yield when their author does not say.
+/// Returns the outputs and yields of Opcell's forms when their author gives none.
 pub(super) fn defaults(form: &Form, outputs: impl Fn(&[(&str, &str)]) -> Outputs) -> (Outputs, Option<Yields>) {
     let data = || Some(Yields::Data { data: "data".into() });
     match form {
@@ -387,7 +387,7 @@ fn kind(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
     Some(kind)
 }
 
-/// What a run's input must be, where the workflow declares its inputs.
+/// Returns the schema of a run's input, where the workflow declares its inputs.
 pub(super) fn input_schema(inputs: &IndexMap<Arc<str>, Input>) -> Option<Value> {
     if inputs.is_empty() {
         return None;

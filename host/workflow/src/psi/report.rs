@@ -1,6 +1,6 @@
-//! What compiling finds, and where.
+//! The findings of compiling, and their places.
 
-use crate::{
+use opcell_ir::{
     diagnostic::Diagnostic,
     source::{SourceMap, Span},
 };
@@ -66,7 +66,7 @@ impl Report {
         self.diagnostics.push(diagnostic);
     }
 
-    /// How many findings there are.
+    /// Returns the number of findings.
     pub(super) fn len(&self) -> usize {
         self.diagnostics.len()
     }
@@ -95,7 +95,7 @@ impl Report {
         self.push(Diagnostic::error("load-error", message).at(span));
     }
 
-    /// How often [`Report::load_error`] was called.
+    /// Returns the number of times [`Report::load_error`] was called.
     pub(super) fn load_errors(&self) -> usize {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.code == "load-error").count()
     }

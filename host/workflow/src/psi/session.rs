@@ -6,10 +6,8 @@ use super::{
     source_spec::{self, Allowed, transpose},
     value,
 };
-use crate::{
-    edn::{Kind, Node},
-    ir::{ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel},
-};
+use crate::edn::{Kind, Node};
+use opcell_ir::ir::{ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel};
 use std::sync::Arc;
 
 const THINKING_LEVELS: &[(&str, ThinkingLevel)] = &[
@@ -26,7 +24,7 @@ const RESPONSE_MODES: &[(&str, ResponseMode)] =
 
 const PROMPT_MODES: &[(&str, PromptMode)] = &[("lambda", PromptMode::Lambda), ("prose", PromptMode::Prose)];
 
-/// Who has the settings: each accepts its own.
+/// The owner of the settings: each accepts its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Step,
@@ -102,7 +100,7 @@ fn text(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
 
 fn session_profile(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
     report.stands(place, node.span);
-    let name = node.as_keyword().filter(|name| crate::names::is_profile_name(name));
+    let name = node.as_keyword().filter(|name| opcell_ir::names::is_profile_name(name));
     if name.is_none() {
         let message = "Session profile names must be selectable unqualified non-reserved keywords matching /session-profile token grammar";
         report.compile_error(node.span, place, message, format!("expected a keyword like :careful, found {node}"));
@@ -182,7 +180,7 @@ fn criteria(node: &Node, place: &Place, report: &mut Report) -> Option<Vec<opcel
     values.into_iter().collect()
 }
 
-/// What a session step asks: one conversation, or a queue of them.
+/// Reads the prompts of a session step: one conversation, or a queue of them.
 pub(super) fn prompts(
     fields: &mut Fields<'_>,
     session: &mut Session,

@@ -1,17 +1,17 @@
-//! Where values come from: source specs, references, projections, templates, contributions.
+//! Sources of values: source specs, references, projections, templates, contributions.
 
 use super::{
     fields::{self, Fields},
     report::{Place, Report},
     value,
 };
-use crate::{
+use crate::edn::{Kind, Node};
+use indexmap::IndexMap;
+use opcell_ir::{
     diagnostic::Diagnostic,
-    edn::{Kind, Node},
     ir::{Contribution, PathSegment, Projection, SourceRef, SourceSpec, Template, ValueSpec},
     template,
 };
-use indexmap::IndexMap;
 use std::sync::Arc;
 
 /// `{:from … :path …}` or `{:from … :projection …}`.
@@ -290,7 +290,7 @@ fn check_tokens(template: &Template, text: &Node, place: &Place, report: &mut Re
         let message = format!("Template token {{{{{name}}}}} is not bound in :vars");
         let help = format!("bind it: :vars {{\"{name}\" {{:from :workflow-input :path [:{name}]}}}}");
         let warning = Diagnostic::warning("unbound-token", message).at(text.span).path(place.key("text").ir());
-        report.push(match crate::diagnostic::did_you_mean(name, template.vars.keys().map(AsRef::as_ref)) {
+        report.push(match opcell_ir::diagnostic::did_you_mean(name, template.vars.keys().map(AsRef::as_ref)) {
             Some(near) => warning.help(format!("did you mean {{{{{near}}}}}? Or {help}")),
             None => warning.help(help),
         });
@@ -325,7 +325,7 @@ fn vars(node: &Node, place: &Place, report: &mut Report) -> Option<IndexMap<Arc<
     complete.then_some(vars)
 }
 
-/// What a vector of contributions may hold.
+/// The entries that a vector of contributions may hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Allowed {
     /// Sources and templates.

@@ -8,9 +8,9 @@ use super::{
     session::{self, Owner},
     source_spec::{self, Allowed, transpose},
 };
-use crate::{
+use crate::edn::Node;
+use opcell_ir::{
     diagnostic::did_you_mean,
-    edn::Node,
     ir::{
         Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr,
         Yields,
@@ -179,7 +179,7 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
     })
 }
 
-/// What a step shows and yields when its author does not say.
+/// Returns the outputs and yields of a step when its author gives none.
 fn defaults(form: &Form) -> (Outputs, Option<Yields>) {
     let outputs = |keys: &[(&str, &str)]| {
         keys.iter()

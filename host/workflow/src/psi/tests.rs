@@ -1,5 +1,5 @@
 use super::*;
-use crate::{
+use opcell_ir::{
     diagnostic::Diagnostic,
     ir::{Contribution, DelegateTarget, Form, Goto, Judge, ModelSelection, PromptString, Session, Step, ThinkingLevel},
     names::Outcome,
@@ -228,7 +228,7 @@ mod markdown {
         let session = session(&ir.steps[0]);
         assert_eq!(session.thinking_level, Some(ThinkingLevel::Low));
         assert_eq!((session.temperature, session.logprobs, session.top_logprobs), (Some(0.3), Some(true), Some(4)));
-        assert_eq!(session.response_mode, Some(crate::ir::ResponseMode::NonStreaming));
+        assert_eq!(session.response_mode, Some(opcell_ir::ir::ResponseMode::NonStreaming));
         assert_eq!(session.session_profile.as_deref(), Some("careful"));
         assert_eq!(session.tools.as_deref(), Some(&["read".to_owned(), "bash".to_owned()][..]));
         assert_eq!(session.model, Some(ModelSelection::Id("m:8b".to_owned())));

@@ -2,7 +2,7 @@
 
 use super::report::{Place, Report};
 use crate::edn::{Kind, Node};
-use crate::js;
+use opcell_ir::js;
 use opcell_types::value::{Map, Number, Value};
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the reference meets only in the middle of a run, found before it: wrong expressions, references that give
-//! nothing, values of another type than declared, and texts that look like something that they are not.
+//! Checks that find before a run what the reference meets only in the middle of one: wrong expressions, references
+//! without a value, values of another type than declared, and texts that look like something that they are not.
 
 use super::{
     Issue,
@@ -7,7 +7,7 @@ use super::{
     duration_ms, types,
     validate::{is_scanned, step_references},
 };
-use crate::{
+use opcell_ir::{
     diagnostic::{Diagnostic, did_you_mean},
     expr::{Expression, Reference},
     interpolate::{Interpolation, value_spec},
@@ -18,7 +18,7 @@ use crate::{
 use opcell_types::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Where an expression stands, which decides what it may refer to and what the validator has already said about it.
+/// The site of an expression, which decides what it may refer to and what the validator has already said about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Site {
     /// A step's input.
@@ -27,11 +27,11 @@ enum Site {
     Output,
     /// A guard, or what a conditional decides by.
     Condition,
-    /// What `each` goes over.
+    /// The list of an `each`.
     Each,
     /// Inside a transform, which has an element.
     Transform,
-    /// What an exit ends with.
+    /// The output of an exit.
     Exit,
     /// A workflow output.
     WorkflowOutput,
@@ -66,7 +66,7 @@ pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
     checker.found
 }
 
-/// Where a validator's issue stands.
+/// Returns the place of a validator's issue.
 pub(super) fn place_of(definition: &Definition, issue: &Issue) -> Option<Span> {
     let path = issue.path.as_str();
     // Of several names, the one that the message is about.
@@ -274,7 +274,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Where a position of an expression is in the file, if the file has the expression's text unchanged.
+    /// Returns the place of an expression's position in the file, if the file has the expression's text unchanged.
     fn place(&self, expression: &Expression, position: Option<usize>, span: Span) -> Span {
         let text = expression.text();
         // A reference inside a template is compiled with its `$` put before it.
@@ -416,7 +416,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What is connected to an input or output must have its declared type; nothing converts it.
+    /// Checks that an input or output is connected to a value of its declared type; nothing converts it.
     fn types(&mut self, field: &Field, expression: &Expression, path: &str, step: Option<&StepDefinition>, site: Site) {
         if site == Site::Output
             || step.is_some_and(|step| step.each.is_some() && expression.text().starts_with("$item"))
@@ -503,7 +503,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Where a key or a text stands inside of a place, or else the place.
+    /// Returns the place of a key or a text inside of a place, or else the place.
     fn find_in(&self, span: Span, text: &str) -> Span {
         let inside = self.source.get(span.start..span.end).unwrap_or_default();
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
@@ -516,7 +516,7 @@ impl<'a> Checker<'a> {
         found.map_or(span, |at| Span::new(span.start + at, span.start + at + text.len()))
     }
 
-    /// What a transform goes over: an array, or else one thing as an array of its own.
+    /// Checks the items of a transform: an array, or else one thing as an array of its own.
     fn transformed(&mut self, step: &StepDefinition, path: &str) {
         if !matches!(step.body, Body::Filter { .. } | Body::Map { .. } | Body::Sort { .. }) {
             return;
@@ -546,7 +546,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What an input's value is where that is known, or else what the input is declared to be.
+    /// Returns the type of an input's value where that is known, or else the type that the input is declared to have.
     fn kind_of<'b>(&'b self, input: &'b Field) -> &'b str {
         let declared = input.kind.text.as_ref();
         let of = |expression: &Expression| types::of_expression(self.definition, &self.order, expression);

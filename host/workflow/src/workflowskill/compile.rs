@@ -6,8 +6,8 @@ use super::{
     definition::{Body, Definition, Field, StepDefinition},
     duration_ms,
 };
-use crate::{expr::Expression, interpolate::value_spec, ir, source::SourceMap, transform::Shape};
 use indexmap::IndexMap;
+use opcell_ir::{expr::Expression, interpolate::value_spec, ir, source::SourceMap, transform::Shape};
 use opcell_types::value::{Map, Value};
 use std::{collections::HashSet, sync::Arc};
 

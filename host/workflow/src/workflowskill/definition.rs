@@ -1,16 +1,16 @@
 //! A WorkflowSkill document after its schema was checked: everything the language knows, with its place, and nothing
 //! else.
 
-use crate::{js, source::Span};
+use opcell_ir::{js, source::Span};
 use opcell_types::value::{Map, Value};
 use std::sync::Arc;
 
 /// A workflow as authored.
 #[derive(Debug, Clone, Default)]
 pub struct Definition {
-    /// What a run takes.
+    /// The inputs of a run.
     pub inputs: Vec<Field>,
-    /// What a run returns.
+    /// The outputs of a run.
     pub outputs: Vec<Field>,
     /// At least one, in authored order.
     pub steps: Vec<StepDefinition>,
@@ -25,7 +25,7 @@ pub struct Field {
     pub kind: Text,
     /// Its value or default; absent and null differ.
     pub value: Option<Value>,
-    /// Where the value stands, or else the name.
+    /// The place of the value, or else of the name.
     pub value_span: Span,
     /// The shape of an array's items.
     pub items: Option<Value>,
@@ -38,7 +38,7 @@ pub struct Field {
 pub struct Text {
     /// The text.
     pub text: Arc<str>,
-    /// Where it stands.
+    /// The place.
     pub span: Span,
     /// The YAML tag before it, if it has one: what an unquoted `!` became.
     pub tag: Option<Arc<str>>,
@@ -49,7 +49,7 @@ pub struct Text {
 pub struct StepDefinition {
     /// Its name.
     pub id: Text,
-    /// Where the whole step stands.
+    /// The place of the whole step.
     pub span: Span,
     /// One sentence.
     pub description: Option<Text>,
@@ -59,21 +59,21 @@ pub struct StepDefinition {
     pub outputs: Vec<Field>,
     /// A guard; what a conditional decides by.
     pub condition: Option<Text>,
-    /// What to repeat the step over.
+    /// The list to repeat the step over.
     pub each: Option<Text>,
     /// Between two elements.
     pub delay: Option<Text>,
     /// `fail` or `ignore`.
     pub on_error: Option<Text>,
-    /// How to repeat failed tool calls.
+    /// The rule for repeating failed tool calls.
     pub retry: Option<RetryDefinition>,
-    /// What the step does.
+    /// The body, which says how the step executes.
     pub body: Body,
     /// Opcell's additions, under `x-opcell`.
     pub extension: Extension,
 }
 
-/// How to repeat failed tool calls.
+/// The rule for repeating failed tool calls.
 #[derive(Debug, Clone)]
 pub struct RetryDefinition {
     /// Attempts after the first.
@@ -84,7 +84,7 @@ pub struct RetryDefinition {
     pub backoff: f64,
 }
 
-/// What a step says under `x-opcell`.
+/// The settings of a step under `x-opcell`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Extension {
     /// Wall time of one attempt, in milliseconds.
@@ -93,7 +93,7 @@ pub struct Extension {
     pub concurrency: Option<u32>,
 }
 
-/// What a step does.
+/// The body of a step.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// Calls a tool.
@@ -110,7 +110,7 @@ pub enum Body {
     Map {
         /// An object.
         expression: Value,
-        /// Where it stands.
+        /// The place.
         span: Span,
     },
     /// Orders elements.
@@ -133,7 +133,7 @@ pub enum Body {
         status: Text,
         /// With what: a string or an object.
         output: Option<Value>,
-        /// Where the output stands, or else the step.
+        /// The place of the output, or else of the step.
         output_span: Span,
     },
 }

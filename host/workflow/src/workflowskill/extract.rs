@@ -1,13 +1,13 @@
 //! Finding the workflow in a Markdown document: front matter at the very start, and the first `workflow` fence
 //! anywhere.
 
-use crate::js;
+use opcell_ir::js;
 use std::ops::Range;
 
 const OPENING: &str = "```workflow";
 const CLOSING: &str = "\n```";
 
-/// Where the front matter's YAML stands, the expression of WorkflowSkill's own runtime being
+/// Returns the place of the front matter's YAML, the expression of WorkflowSkill's own runtime being
 /// `^---\r?\n([\s\S]*?)\r?\n---`. The closing `---` ends it even if more follows on its line; a blank line or a byte
 /// order mark before the opening one defeats it.
 pub(super) fn front_matter(text: &str) -> Option<Range<usize>> {
@@ -17,7 +17,7 @@ pub(super) fn front_matter(text: &str) -> Option<Range<usize>> {
     before(text, start, "\n---")
 }
 
-/// Where the workflow's YAML stands, the expression of WorkflowSkill's own runtime being
+/// Returns the place of the workflow's YAML, the expression of WorkflowSkill's own runtime being
 /// ```` ```workflow\s*\n([\s\S]*?)\r?\n``` ````: lower case, and nothing but white space between `workflow` and the end
 /// of the line; the closing fence starts a line. White space is what JavaScript takes for it.
 pub(super) fn block(text: &str) -> Option<Range<usize>> {
@@ -37,7 +37,7 @@ pub(super) fn block(text: &str) -> Option<Range<usize>> {
     None
 }
 
-/// What stands between a place and the next `end`, whose line may end as on Windows; `None` where that is nothing.
+/// Returns the text between a place and the next `end`, whose line may end as on Windows; `None` where there is none.
 fn before(text: &str, start: usize, end: &str) -> Option<Range<usize>> {
     let found = text.get(start..)?;
     let found = found.get(..found.find(end)?)?;
@@ -45,7 +45,7 @@ fn before(text: &str, start: usize, end: &str) -> Option<Range<usize>> {
     (!found.is_empty()).then(|| start..start + found.len())
 }
 
-/// Where another workflow's YAML stands, behind the first one's.
+/// Returns the place of another workflow's YAML, after the first one's.
 pub(super) fn block_after(text: &str, at: usize) -> Option<Range<usize>> {
     let rest = text.get(at..)?;
     // The fence that closes the first block opens none.
@@ -54,7 +54,7 @@ pub(super) fn block_after(text: &str, at: usize) -> Option<Range<usize>> {
     Some(at + closed + found.start..at + closed + found.end)
 }
 
-/// Whether there is nothing but white space.
+/// Returns `true` if there is nothing but white space.
 pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(js::is_space)
 }

@@ -5,7 +5,8 @@
 //! more widely than CommonMark has them: in lists, quotes and indented, with two backticks, with any info string.
 
 use super::extract;
-use crate::{source::Span, yaml};
+use opcell_ir::source::Span;
+use opcell_yaml::{self as yaml};
 use std::ops::Range;
 
 /// A part of a text that looks like a workflow.

@@ -7,17 +7,17 @@ use super::{
     Issue,
     definition::{Body, Definition, Extension, Field, RetryDefinition, StepDefinition, Text},
 };
-use crate::{
+use opcell_ir::{
     diagnostic::{Diagnostic, did_you_mean},
     js,
     source::Span,
-    yaml::{Entry, Node, NodeKind},
 };
 use opcell_types::Value;
+use opcell_yaml::{Entry, Node, NodeKind};
 
 pub(super) const TYPES: [&str; 6] = ["string", "int", "float", "boolean", "array", "object"];
 
-/// What the schema finds beside the definition.
+/// The findings of the schema beside the definition.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// As the reference lists them.
@@ -576,7 +576,7 @@ fn only(node: &Node, keys: &[&'static str]) -> Value {
     Value::object(keys.iter().filter_map(|key| Some((*key, node.get(key)?.to_value()))))
 }
 
-/// What is wrong with front matter: it needs a name and a description.
+/// Checks front matter: it needs a name and a description.
 pub(super) fn front_matter(node: &Node) -> Vec<Issue> {
     let mut reader = Reader::default();
     if node.entries().is_none() {

@@ -1,7 +1,7 @@
-//! What types are known before a run: those that are declared, and those that follow from what a step is.
+//! The types that are known before a run: those that are declared, and those that follow from the kind of a step.
 
 use super::definition::{Body, Definition};
-use crate::expr::Expression;
+use opcell_ir::expr::Expression;
 use opcell_types::value::{NumberKind, Value};
 use std::collections::HashMap;
 
@@ -53,7 +53,7 @@ pub(super) fn of_literal(value: &Value) -> Option<&'static str> {
     }
 }
 
-/// Whether a literal value is what its declaration says; null fits everywhere.
+/// Returns `true` if a literal value is of its declared type; null fits everywhere.
 pub(super) fn fits(kind: &str, value: &Value) -> bool {
     match (kind, value) {
         (_, Value::Null) | ("string", Value::String(_)) | ("boolean", Value::Bool(_)) => true,

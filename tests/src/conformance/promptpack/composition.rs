@@ -10,9 +10,9 @@ use opcell_engine::ports::{
     Sessions, Success, TextSink, ToolCall,
 };
 use opcell_engine::{Engine, Program, RunOptions, Status};
+use opcell_ir::ir::Form;
+use opcell_ir::print::go;
 use opcell_types::Value as Data;
-use opcell_workflow::ir::Form;
-use opcell_workflow::print::go;
 use opcell_workflow::promptpack::composition::Composition;
 use opcell_workflow::promptpack::{Contracts, Pack, compile_composition};
 use serde_json::{Map, Value as Json, json};

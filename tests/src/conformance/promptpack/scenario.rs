@@ -15,9 +15,9 @@ use opcell_engine::ports::{
     ToolCall,
 };
 use opcell_engine::{Engine, Message as Signalled, Program, ResumeOptions, RunOptions, Status};
+use opcell_ir::SourceFile;
+use opcell_ir::ir::{Control, Judge, WorkflowIr};
 use opcell_types::{ToolDescription, Value as Data};
-use opcell_workflow::SourceFile;
-use opcell_workflow::ir::{Control, Judge, WorkflowIr};
 use opcell_workflow::promptpack::{Spec, compile};
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -76,7 +76,7 @@ impl Sessions for Script {
     }
 }
 
-/// What the runs of one case did.
+/// The observations of the runs of one case.
 #[derive(Default)]
 struct Seen {
     events: Vec<Json>,
@@ -204,7 +204,7 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
     Ok(json!({"turns": turns, "events": seen.events, "responses_used": used, "final": seen.end(&spec, &state)}))
 }
 
-/// How many events of the current run earlier turns have seen.
+/// Returns the number of events of the current run that earlier turns have seen.
 fn run_position(turns: &[Json]) -> usize {
     turns.last().and_then(|turn| turn["position"].as_u64()).and_then(|at| usize::try_from(at).ok()).unwrap_or(0)
 }

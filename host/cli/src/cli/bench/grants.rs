@@ -2,8 +2,8 @@
 
 use crate::cli::Failure;
 use opcell::FilesGrant;
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_sandbox::Manifest;
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 
 /// A directory for the plugin.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use opcell::{
     replay::{self, Difference, RecordedCall, ReplayOptions, Replayed},
     report::printable,
 };
-use opcell_workflow::Diagnostic;
+use opcell_ir::Diagnostic;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -13,13 +13,13 @@ use opcell::{
     consent::{Reach, Request},
     places::Places,
 };
+use opcell_ir::Diagnostic;
 use opcell_registry::{Reference, reference::ReferenceError};
 use opcell_sandbox::Exports;
 use opcell_types::{
     Digest,
     files::{Readers, read_text_bounded},
 };
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

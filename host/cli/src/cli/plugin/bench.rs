@@ -11,8 +11,8 @@ use crate::{
 };
 use clap::Args;
 use opcell_author::Profile;
+use opcell_ir::Diagnostic;
 use opcell_sandbox::{CellRequest, CompileMode, Grants};
-use opcell_workflow::Diagnostic;
 use serde_json::{Value, json};
 use std::{path::PathBuf, time::Duration};
 

@@ -8,9 +8,9 @@ use crate::cli::{
 };
 use clap::Args;
 use opcell_author::{AuthorError, Built, Profile, Project};
+use opcell_ir::Diagnostic;
 use opcell_sandbox::Grants;
 use opcell_types::Digest;
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::{
     fmt::Write as _,

@@ -39,7 +39,7 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
             let entry = host.catalog().find(id)?.clone();
             if *entry.plugin != *plugin.name {
                 let message = format!("`{id}` belongs to plugin `{}`, not to `{}`", entry.plugin, plugin.name);
-                return Err(opcell_workflow::Diagnostic::error("unknown-operation", message).into());
+                return Err(opcell_ir::Diagnostic::error("unknown-operation", message).into());
             }
             Some(entry)
         }

@@ -12,9 +12,9 @@ use opcell::{
     places::Places,
     report::Rejected,
 };
+use opcell_ir::Diagnostic;
 use opcell_types::files::Readers;
 use opcell_types::{Capability, Remedy};
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 use crate::cli::{Exit, Failure, Terminal};
 use clap::Args;
 use opcell_author::{Language, template};
-use opcell_workflow::Diagnostic;
+use opcell_ir::Diagnostic;
 use serde_json::json;
 use std::path::Path;
 

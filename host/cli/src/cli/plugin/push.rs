@@ -5,6 +5,7 @@ use crate::cli::missing::signing_keys;
 use clap::Args;
 use opcell::document;
 use opcell_author::{Profile, sbom};
+use opcell_ir::Diagnostic;
 use opcell_registry::{
     Reference,
     client::{Client, Push},
@@ -12,7 +13,6 @@ use opcell_registry::{
     signature::{DEFAULT_KEY, Digests, SignatureFile},
     store::MAX_SBOM,
 };
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

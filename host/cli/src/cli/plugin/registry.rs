@@ -2,11 +2,11 @@
 
 use super::{Component, Failure};
 use opcell::config::lock::Locked;
+use opcell_ir::Diagnostic;
 #[cfg(feature = "registry")]
 use opcell_registry::client::{Client, RegistryError};
 use opcell_registry::{Reference, signature::PublicKey, store::Pulled};
 use opcell_sandbox::Exports;
-use opcell_workflow::Diagnostic;
 #[cfg(feature = "registry")]
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use opcell::{
     },
     places::Places,
 };
+use opcell_ir::Diagnostic;
 use opcell_types::files::Readers;
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::PathBuf;
 

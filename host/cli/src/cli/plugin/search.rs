@@ -3,12 +3,12 @@
 use super::{Exit, Failure, Terminal, registry};
 use clap::Args;
 use opcell::document;
+use opcell_ir::Diagnostic;
 use opcell_registry::{
     client::Client,
     search::{Index, MAX_INDEX},
 };
 use opcell_types::text::one_line;
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 use std::path::Path;
 

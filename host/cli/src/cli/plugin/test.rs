@@ -12,8 +12,8 @@ use crate::{
 };
 use clap::Args;
 use opcell_author::Profile;
+use opcell_ir::Diagnostic;
 use opcell_types::files::{Readers, replace};
-use opcell_workflow::Diagnostic;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 use std::{

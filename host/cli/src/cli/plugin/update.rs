@@ -14,9 +14,9 @@ use opcell::{
     places::Places,
     report::Rejected,
 };
+use opcell_ir::Diagnostic;
 use opcell_registry::signature::PublicKey;
 use opcell_sandbox::grants::{Policy, Requests};
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 
 #[derive(Debug, Args)]

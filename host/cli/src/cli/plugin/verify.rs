@@ -13,9 +13,9 @@ use opcell::{
     },
     report::Rejected,
 };
+use opcell_ir::Diagnostic;
 use opcell_registry::store::{Store, VENDOR_FOLDER};
 use opcell_types::Digest;
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use super::{Exit, Failure, Open, Terminal};
 use crate::cli::units::counted;
 use clap::Args;
 use opcell::{config::Config, store};
-use opcell_workflow::Diagnostic;
+use opcell_ir::Diagnostic;
 use serde_json::json;
 use std::path::PathBuf;
 

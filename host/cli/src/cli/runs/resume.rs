@@ -12,8 +12,8 @@ use opcell_engine::{
     Message, ResumeOptions, RunError,
     event::{Answer, EffectId},
 };
+use opcell_ir::Diagnostic;
 use opcell_journal::{Cut, JournalError, RunId};
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 
 #[derive(Debug, Args)]

@@ -9,12 +9,12 @@ use opcell_engine::{
     event::GrantScope,
     outcome::{Question, RunOutcome},
 };
-use opcell_journal::{JournalError, RunId};
-use opcell_types::Value;
-use opcell_workflow::{
+use opcell_ir::{
     Diagnostic,
     ir::{Form, Judge},
 };
+use opcell_journal::{JournalError, RunId};
+use opcell_types::Value;
 use serde_json::json;
 
 #[derive(Debug, Args)]

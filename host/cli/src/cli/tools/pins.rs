@@ -8,8 +8,8 @@ use opcell::{
     places::Places,
     report::printable,
 };
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_types::{Digest, text::one_line};
-use opcell_workflow::{Diagnostic, diagnostic::did_you_mean};
 use serde_json::json;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use crate::cli::{Exit, Failure, Terminal};
 use clap::Args;
 use opcell::LiveHost;
 use opcell_engine::worker::{WorkerEvent, WorkerOptions};
+use opcell_ir::Diagnostic;
 use opcell_restate::{RestateOptions, RestateWorker, Url};
-use opcell_workflow::Diagnostic;
 use std::net::SocketAddr;
 use tokio_util::sync::CancellationToken;
 

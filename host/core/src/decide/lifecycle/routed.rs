@@ -8,12 +8,12 @@ use crate::{
     outcome::{RunEnd, Status},
     state::{Accepted, Raw},
 };
-use opcell_types::{Source, Value, value::Object};
-use opcell_workflow::{
+use opcell_ir::{
     handoff,
     ir::{ExitStatus, Form, Step, Yields},
     resolve::{self, ResolveError},
 };
+use opcell_types::{Source, Value, value::Object};
 use std::sync::Arc;
 
 pub(super) struct Routed;

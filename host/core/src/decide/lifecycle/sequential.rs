@@ -3,17 +3,17 @@
 
 use super::{Lifecycle, exited};
 use crate::{
-    decide::{At, ended, failure, input_problem, problem},
+    decide::{At, ended, failure, problem},
     event::{Event, StepResult},
     failure::Failure,
     outcome::{RunEnd, Status},
     state::{Accepted, Line, Raw},
 };
-use opcell_types::{Value, value::Object};
-use opcell_workflow::{
+use opcell_ir::{
     ir::{Exit, ExitStatus, Form, OnError, OutputSpec, Step},
     resolve::{self, ResolveError},
 };
+use opcell_types::{Value, value::Object};
 use std::sync::Arc;
 
 pub(super) struct Sequential;
@@ -41,7 +41,7 @@ impl Lifecycle for Sequential {
 
     fn unresolved(&self, at: &At<'_>, place: u32, step: &Step, name: &Arc<str>, error: &ResolveError) -> Vec<Event> {
         // The line is the step's, so what an element cannot resolve, its step cannot.
-        give_up(at, place, failure(error.reason(), input_problem(step, name, error)))
+        give_up(at, place, failure(error.reason(), error.of_input(&step.name, name)))
     }
 
     fn resolves_each_up_front(&self) -> bool {

@@ -11,8 +11,8 @@ use crate::state::questions::answered_grant;
 use crate::state::{
     Conversation, ConversationStage, Granted, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord,
 };
+use opcell_ir::ir::Form;
 use opcell_types::Value;
-use opcell_workflow::ir::Form;
 use std::sync::Arc;
 
 impl State {

@@ -3,8 +3,8 @@
 use super::{Change, missing};
 use crate::event::{FrameId, Settled};
 use crate::state::{Body, Each, Element, Frame, Groups, Line, LineAt, Pause, Phase, State, Work};
+use opcell_ir::ir::Form;
 use opcell_types::Value;
-use opcell_workflow::ir::Form;
 
 impl State {
     pub(super) fn start_each(&mut self, id: FrameId, items: &Value) -> Change {
@@ -25,7 +25,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is a pause between a step's elements.
+    /// Returns `true` if there is a pause between a step's elements.
     pub(super) fn is_delayed(&self, frame: FrameId) -> bool {
         self.step_of(frame).is_some_and(|(_, step)| step.each.as_ref().is_some_and(|each| each.delay_ms.is_some()))
     }

@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::message::approves;
 use crate::state::questions::answered_approval;
 use crate::state::{ConversationStage, Frame, Judging, Phase, Raw, Stage, State};
+use opcell_ir::ir::{Form, Orchestration, Step};
+use opcell_ir::names::Outcome;
 use opcell_types::Value;
-use opcell_workflow::ir::{Form, Orchestration, Step};
-use opcell_workflow::names::Outcome;
 use std::mem;
 use std::sync::Arc;
 

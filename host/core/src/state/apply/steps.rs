@@ -4,11 +4,11 @@ use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
 use crate::state::{Accepted, Body, Frame, Instance, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
+use opcell_ir::ir::{Form, Judge, Step};
 use opcell_types::{
     Value,
     value::{Object, Shape},
 };
-use opcell_workflow::ir::{Form, Judge, Step};
 use std::mem;
 use std::sync::Arc;
 

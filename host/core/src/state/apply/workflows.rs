@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::outcome::{RunEnd, Status, Used};
 use crate::state::memory::StepMemory;
 use crate::state::{Instance, Raw, Stage, State};
+use opcell_ir::ir::{Form, References, Session};
 use opcell_types::Value;
 use opcell_types::value::Map;
-use opcell_workflow::ir::{Form, References, Session};
 use std::sync::Arc;
 
 impl State {

@@ -1,15 +1,15 @@
-//! What `[plugins.NAME.grants]` gives a plugin.
+//! Reading `[plugins.NAME.grants]`.
 
 use super::{Checker, HOST_TOOLS, access, span_of};
 use crate::config::{
     PluginGrants,
     text::{FileText, GrantsText, PerText, PreopenText, StoreText},
 };
+use opcell_ir::diagnostic::did_you_mean;
 use opcell_sandbox::{
     grants::{DangerousPreopen, FilesGrant, Grants, StoreGrant},
     limits::Unit,
 };
-use opcell_workflow::diagnostic::did_you_mean;
 use serde_spanned::Spanned;
 
 impl Checker<'_> {

@@ -1,4 +1,4 @@
-//! What `[triggers]` starts.
+//! Reading `[triggers]`.
 
 use super::{Checker, duration, span_of};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     },
 };
 use indexmap::IndexMap;
+use opcell_ir::Span;
 use opcell_types::{Value, value::Map};
-use opcell_workflow::Span;
 use serde_spanned::Spanned;
 use std::{sync::Arc, time::Duration};
 
@@ -253,7 +253,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a date or a time is anywhere in the value, whose depth its reader has bounded.
+/// Returns `true` if a date or a time is anywhere in the value, whose depth its reader has bounded.
 fn has_date(value: &Value) -> bool {
     let mut left = vec![value];
     while let Some(value) = left.pop() {

@@ -13,9 +13,9 @@ use opcell_engine::{
     event::{EffectReply, Event, Recorded, Timestamp},
     outcome::Question,
 };
+use opcell_ir::ir::RunLimits;
 use opcell_journal::{RunId, RunQuery};
 use opcell_types::Value;
-use opcell_workflow::ir::RunLimits;
 use std::sync::Arc;
 
 /// Runs whose IDs begin with that of another.

@@ -1,9 +1,9 @@
 //! The reference's validation of compositions: the same findings in the same words, sorted.
 
 use super::{COMPARISONS, Composition, Predicate, Reducer, Step};
-use crate::print::go::quote;
 use crate::promptpack::validate::ValidationResult;
-use crate::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
+use opcell_ir::print::go::quote;
+use opcell_ir::state_tools::{ARTIFACT_TOOL, TRANSITION_TOOL};
 use opcell_types::Value;
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 /// Names that no composition may have.
 pub const RESERVED_NAMES: [&str; 2] = [TRANSITION_TOOL, ARTIFACT_TOOL];
 
-/// What a composition may refer to.
+/// The names that a composition may refer to.
 #[derive(Debug, Clone, Default)]
 pub struct Available {
     /// Prompt keys.
@@ -263,7 +263,7 @@ fn check_targets(place: &str, step: &Step, ids: &BTreeSet<&str>, found: &mut Val
     step.depends_on.iter().for_each(|target| check("depends_on", target));
 }
 
-/// Which steps come before which: `depends_on`, or else the step before in the list; branches come before their
+/// Returns the predecessors of each step: `depends_on`, or else the step before in the list; branches come before their
 /// targets.
 fn predecessors(composition: &Composition) -> BTreeMap<&str, Vec<&str>> {
     let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

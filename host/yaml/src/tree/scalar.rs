@@ -1,10 +1,10 @@
-//! What a scalar is, by YAML 1.2's core schema.
+//! The value of a scalar, by YAML 1.2's core schema.
 
-use crate::js;
+use opcell_ir::js;
 use opcell_types::Value;
 use serde_saphyr::granit_parser::{ScalarStyle, Tag};
 
-/// What tells scalars apart that are written alike as a key of an object.
+/// The kind of a scalar, which tells apart those that are written alike as a key of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ScalarKind {
     Null,
@@ -27,8 +27,8 @@ impl ScalarKind {
     }
 }
 
-/// What a scalar is: plain ones by the core schema, quoted and block ones text, tagged ones what their tag says if they
-/// fit it.
+/// Returns the value of a scalar: plain ones by the core schema, quoted and block ones text, tagged ones what their tag
+/// says if they fit it.
 pub(super) fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Value {
     let typed = match tag {
         None if style == ScalarStyle::Plain => core_schema(text),
@@ -62,7 +62,7 @@ fn core_schema(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Whether a number's text is one of YAML's floats; the others are its integers.
+/// Returns `true` if a number's text is one of YAML's floats; the others are its integers.
 fn is_float(text: &str) -> bool {
     text.contains('.') || (!text.starts_with("0x") && text.contains(['e', 'E']))
 }

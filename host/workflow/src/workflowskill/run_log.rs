@@ -7,6 +7,7 @@
 //! In and out: events of `opcell-core` in, records and texts out. Must not know: who drives the run, and where it is
 //! kept.
 
+use super::{Issue, ParseError};
 use opcell_core::{
     event::{Event, FrameId, Recorded, StepResult, Timestamp},
     failure::Failure,
@@ -14,27 +15,24 @@ use opcell_core::{
     program::Program,
     state::{ApplyError, State},
 };
+use opcell_ir::ir::{Form, OnError, Step};
 use opcell_types::Value;
-use opcell_workflow::{
-    ir::{Form, OnError, Step},
-    workflowskill::{Issue, ParseError},
-};
 use serde::Serialize;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-/// What a run did, once it has ended.
+/// The record of a run, once it has ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunLog {
     /// The run; a UUID unless the host names runs otherwise.
     pub id: Arc<str>,
     /// The workflow's name.
     pub workflow: Arc<str>,
-    /// How it ended.
+    /// The status of the run.
     pub status: LogStatus,
-    /// How many steps ended how.
+    /// The number of steps of each status.
     pub summary: Summary,
     /// ISO 8601, UTC, milliseconds.
     pub started_at: String,
@@ -53,7 +51,7 @@ pub struct RunLog {
     pub error: Option<LogError>,
 }
 
-/// How a run or a step ended.
+/// The status that a run or a step ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -74,14 +72,14 @@ pub struct Summary {
     pub total_duration_ms: i64,
 }
 
-/// What a step did.
+/// The record of a step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepRecord {
     /// The step's name.
     pub id: Arc<str>,
     /// `tool`, `transform`, `conditional` or `exit`.
     pub executor: &'static str,
-    /// How it ended.
+    /// The status of the step.
     pub status: LogStatus,
     /// Why it was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +215,7 @@ pub enum LogEvent {
         step_id: Arc<str>,
         /// Message of the failure.
         error: String,
-        /// What that does to the run.
+        /// The effect of that on the run.
         on_error: OnError,
     },
     /// An element's turn ended.
@@ -236,7 +234,7 @@ pub enum LogEvent {
         status: LogStatus,
         /// From start to end, in milliseconds.
         duration_ms: i64,
-        /// How many steps ended how.
+        /// The number of steps of each status.
         summary: Summary,
     },
 }
@@ -359,8 +357,8 @@ struct Run {
 }
 
 impl Projection {
-    /// What every step did. Unlike the log's records, which the reference drops, those of a run that was given up are
-    /// kept: the step that could not go on has failed with the reason.
+    /// Returns the records of all steps. Unlike the log's records, which the reference drops, those of a run that was
+    /// given up are kept: the step that could not go on has failed with the reason.
     #[must_use]
     pub fn records(&self) -> &[StepRecord] {
         self.log.as_ref().map_or(&self.main, |log| if self.given_up.is_empty() { &log.steps } else { &self.given_up })

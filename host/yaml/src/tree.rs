@@ -6,7 +6,7 @@
 
 mod scalar;
 
-use crate::{js, source::Span};
+use opcell_ir::{js, source::Span};
 use opcell_types::value::{Map, Value};
 use scalar::{ScalarKind, scalar};
 use serde_saphyr::granit_parser::{
@@ -33,15 +33,15 @@ const MAX_REPAIR_BYTES: usize = 64 << 20;
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What it is.
+    /// The kind of the node, with its content.
     pub kind: NodeKind,
-    /// Where it stands; an alias stands where it is used.
+    /// The place of the node; an alias is where it is used.
     pub span: Span,
     /// Its tag as written, if it has one.
     pub tag: Option<Arc<str>>,
 }
 
-/// What a node is.
+/// The kind of a node, with its content.
 #[derive(Debug, Clone)]
 pub enum NodeKind {
     /// A null, boolean, number or string.
@@ -57,7 +57,7 @@ pub enum NodeKind {
 pub struct Entry {
     /// The key as JavaScript writes it as an object key: numbers in decimal, null as nothing.
     pub key: Arc<str>,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_span: Span,
     /// The value.
     pub value: Node,
@@ -221,7 +221,7 @@ fn tab_indentation(text: &str, child: Span) -> Option<Span> {
     text.get(line + indentation..)?.starts_with('\t').then(|| Span::new(line + indentation, line + indentation + 1))
 }
 
-/// Whether a tab stands between what opens a line (such as `-`) and a place.
+/// Returns `true` if a tab is between the mark that opens a line (such as `-`) and a place.
 fn follows_tab(text: &str, at: usize) -> bool {
     text.get(..at).is_some_and(|before| before.trim_end_matches(' ').ends_with('\t'))
 }
@@ -239,14 +239,14 @@ fn dedented_line(text: &str, span: Span, block_column: usize) -> Option<Span> {
     None
 }
 
-/// How far a place stands from the start of its line, in bytes, if only white space precedes it.
+/// Returns the distance of a place from the start of its line, in bytes, if only white space precedes it.
 fn indentation(text: &str, at: usize) -> Option<usize> {
     let before = text.get(..at)?;
     let line = before.trim_end_matches(|c| c != '\n' && js::is_space(c));
     (line.is_empty() || line.ends_with('\n')).then(|| at - line.len())
 }
 
-/// How far a place stands from the start of its line, in bytes.
+/// Returns the distance of a place from the start of its line, in bytes.
 fn column(text: &str, at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     at - before.rfind('\n').map_or(0, |newline| newline + 1)
@@ -258,7 +258,7 @@ enum Open {
     },
     Mapping {
         entries: Vec<Entry>,
-        /// Where in `entries` a key of an object is.
+        /// The index in `entries` of each key of an object.
         places: HashMap<Arc<str>, usize>,
         /// The scalars that are keys, each with its type.
         keys: HashSet<(ScalarKind, Arc<str>)>,
@@ -268,12 +268,12 @@ enum Open {
 
 struct Frame {
     open: Open,
-    /// Where the lines of a block collection begin; none for a flow collection.
+    /// The column at which the lines of a block collection begin; none for a flow collection.
     block: Option<usize>,
     start: usize,
     tag: Option<Arc<str>>,
     anchor: usize,
-    /// How often the most used anchor inside has been used.
+    /// The number of times the most used anchor inside has been used.
     aliases: usize,
 }
 
@@ -399,7 +399,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Where the lines of the innermost open block collection begin.
+    /// Returns the column at which the lines of the innermost open block collection begin.
     fn block(&self) -> Option<usize> {
         self.open.iter().rev().find_map(|frame| frame.block)
     }
