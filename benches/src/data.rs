@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many rows a file has.
+/// The number of rows of a file.
 pub const ROWS: usize = 100_000;
 
 /// Kinds of rows: which cost is the largest differs between them.
@@ -56,7 +56,7 @@ pub fn row(shape: &str, at: usize) -> Value {
     }
 }
 
-/// How many rows of a kind take some eight megabytes of JSON.
+/// Returns the number of rows of a kind that take some eight megabytes of JSON.
 #[must_use]
 pub fn count(shape: &str) -> usize {
     match shape {
@@ -94,7 +94,7 @@ pub fn write(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a process took: the least of several, for others use the machine as well.
+/// The resources that a process took: the least of several, because others use the machine as well.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
     /// From its start to its end.

@@ -1,4 +1,4 @@
-//! What the benchmarks share: work to measure. They measure; no test asserts on what they print.
+//! The work that the benchmarks share. They measure; no test asserts on what they print.
 
 pub mod data;
 pub mod hot;

@@ -1,4 +1,4 @@
-//! What is measured beside a target, in groups that can be measured one by one.
+//! Measurements beside a target, in groups that can be measured one by one.
 
 #[cfg(feature = "cells")]
 pub mod cells;
@@ -8,7 +8,7 @@ pub mod in_process;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Which side of a target is good.
+/// The good side of a target.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -21,22 +21,22 @@ pub enum Bound {
 /// A figure beside what it should be.
 #[derive(Debug, Serialize)]
 pub struct Target {
-    /// What is measured.
+    /// The figure.
     pub figure: &'static str,
-    /// Which side is good.
+    /// The good side.
     pub bound: Bound,
-    /// What it should be.
+    /// The target.
     pub target: f64,
     /// Absent where something that it needs is not here.
     pub measured: Option<f64>,
-    /// Whether that is within the bound.
+    /// `true` if that is within the bound.
     pub met: Option<bool>,
-    /// What the figure is made of.
+    /// The parts of the figure.
     pub how: String,
 }
 
 impl Target {
-    /// What was measured, and whether that is within the bound.
+    /// Returns a figure with its target, and whether it is within the bound.
     #[must_use]
     pub fn new(figure: &'static str, bound: Bound, target: f64, measured: Option<f64>, how: String) -> Self {
         let met = measured.map(|measured| match bound {

@@ -44,7 +44,7 @@ impl Allocator {
         self.memory.0.get().cast()
     }
 
-    /// Where in the memory a block begins, if it is in there.
+    /// Returns the offset at which a block begins in the memory, if it is in there.
     fn offset(&self, block: *mut u8) -> Option<usize> {
         let offset = block.addr().wrapping_sub(self.start().addr());
         (offset < BYTES).then_some(offset)

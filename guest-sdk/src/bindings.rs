@@ -5,17 +5,17 @@
 
 #![allow(missing_docs, clippy::all, clippy::restriction, unsafe_op_in_unsafe_fn, reason = "generated code")]
 
-/// What the host offers.
+/// The interfaces that the host offers.
 pub mod imports {
     include!("bindings/imports.rs");
 }
 
-/// What a plugin with operations exports.
+/// The exports of a plugin with operations.
 pub mod operations {
     include!("bindings/operations.rs");
 }
 
-/// What a plugin with judges exports.
+/// The exports of a plugin with judges.
 pub mod judges {
     include!("bindings/judges.rs");
 }

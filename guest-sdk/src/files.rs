@@ -25,7 +25,7 @@ const CHUNK: u32 = 32 * 1024;
 pub struct FileError {
     /// The root's name and the path below it.
     pub path: String,
-    /// What went wrong.
+    /// The kind of the error.
     pub kind: FileErrorKind,
 }
 
@@ -101,7 +101,7 @@ impl Directory {
         self.at("", self.handle.entries())
     }
 
-    /// What a path names.
+    /// Returns the entry that a path names.
     pub fn metadata(&self, path: &str) -> Result<Entry, FileError> {
         self.at(path, self.handle.metadata(path))
     }
@@ -239,7 +239,7 @@ impl std::io::Write for File {
 pub struct WalkEntry {
     /// Relative to where the walk started.
     pub path: String,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// Size in bytes; zero for directories.
     pub size: u64,

@@ -1,5 +1,5 @@
-//! Who answers host calls: the host in a component, the double of the current test in a native build.
-//! Both offer the same functions over the same types, those of `wit/`.
+//! The party that answers host calls: the host in a component, the double of the current test in a native build. Both
+//! offer the same functions over the same types, those of `wit/`.
 
 #[cfg(target_arch = "wasm32")]
 pub use crate::bindings::imports::opcell::plugin0_1_0::{files, log, skills, tools};

@@ -1,4 +1,4 @@
-//! What the macros expand to: the tables of a plugin's operations and judges, and the exports over them.
+//! The expansion of the macros: the tables of a plugin's operations and judges, and the exports over them.
 
 use crate::bindings::imports::opcell::plugin0_1_0::types;
 use crate::bindings::judges::exports::opcell::plugin0_1_0::judges;
@@ -19,7 +19,7 @@ pub trait Operation {
     const ID: &'static str;
     /// One sentence.
     const SUMMARY: &'static str;
-    /// What happens when the same call is made twice.
+    /// The effect of making the same call twice.
     const EFFECTS: Effects;
 
     /// JSON Schema of the arguments.
@@ -209,7 +209,7 @@ pub fn data_schema<R: IntoReply>() -> Value {
     settings.into_generator().into_root_schema_for::<R::Data>().to_value()
 }
 
-/// Whether no id stands twice in a table; checked while compiling.
+/// Returns `true` if no id is in a table twice; checked while compiling.
 #[must_use]
 pub const fn unique(mut ids: &[&str]) -> bool {
     while let [first, rest @ ..] = ids {

@@ -1,4 +1,4 @@
-//! What operations and judges return.
+//! The results of operations and judges.
 
 use crate::bindings::imports::opcell::plugin0_1_0::types;
 use crate::bindings::judges::exports::opcell::plugin0_1_0::judges;
@@ -79,7 +79,7 @@ impl From<Failure> for types::Failure {
 /// Data with what people want to see beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Success<T> {
-    /// What later steps refer to.
+    /// The data that later steps refer to.
     pub data: T,
     /// One sentence, or a short text, for a person or a model.
     pub summary: Option<String>,
@@ -108,7 +108,7 @@ impl<T> Success<T> {
     }
 }
 
-/// What an operation may return: any data, or a [`Success`].
+/// A value that an operation may return: any data, or a [`Success`].
 pub trait IntoReply {
     /// The type whose schema describes the data.
     type Data: JsonSchema;

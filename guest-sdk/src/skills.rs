@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Skill {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The description of its purpose.
     pub description: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the plugin keeps from one call to the next: small values under keys, in stores that are granted by name.
+//! Stores, in which the plugin keeps small values under keys from one call to the next; they are granted by name.
 //!
 //! A store belongs to the plugin in one project, or to one run where the operator says so. A write is atomic, and
 //! durable when the function returns. A call that is made again with the same idempotency key, since its result was not
@@ -23,7 +23,7 @@ use std::fmt;
 
 pub use raw::{Entry, Page, Swap};
 
-/// How often [`update`] tries again when another call was faster.
+/// The number of tries of [`update`] when another call was faster.
 const ATTEMPTS: u32 = 100;
 
 /// Why a store did not do what it was asked for.

@@ -1,4 +1,4 @@
-//! What the macros make of a function.
+//! The expansion of the macros over functions.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ struct Named {
 #[derive(Serialize, JsonSchema)]
 struct Greeting {
     text: String,
-    /// How often this was said.
+    /// The number of times that this was said.
     times: u32,
 }
 
@@ -31,7 +31,7 @@ fn whole(arguments: Named, context: &Context) -> Success<Greeting> {
 
 #[operation("greet/parts", effects = idempotent, summary = "Greets by parts")]
 fn parts(
-    /// Who is greeted.
+    /// The person who is greeted.
     full_name: String,
     exclamation_marks: Option<u8>,
 ) -> Result<String, Failure> {

@@ -12,11 +12,11 @@ mod workflowskill_validation;
 use opcell_types::Value;
 use std::path::Path;
 
-/// How one format of case files is run.
+/// A runner of one format of case files.
 pub struct Adapter {
-    /// What people call the format.
+    /// The name of the format.
     pub name: &'static str,
-    /// Whether a file is of this format.
+    /// Returns `true` if a file is of this format.
     pub recognizes: fn(&Value) -> bool,
     /// Runs every case of a file, in order.
     pub run: fn(&Value) -> Result<Vec<Outcome>, String>,
@@ -33,21 +33,21 @@ pub const ADAPTERS: &[Adapter] = &[
     promptpack::SCENARIOS,
 ];
 
-/// How one case went.
+/// The outcome of one case.
 #[derive(Debug)]
 pub struct Outcome {
     /// The case's name, unique within its file.
     pub id: String,
-    /// What was wrong, if anything was.
+    /// The failure, if there was one.
     pub failure: Option<Failure>,
 }
 
-/// What a failing case expected and got, for people.
+/// The expected and the observed result of a failing case, for people.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the reference gives.
+    /// The reference's result.
     pub expected: String,
-    /// What Opcell gives.
+    /// Opcell's result.
     pub got: String,
 }
 

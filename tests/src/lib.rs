@@ -1,4 +1,4 @@
-//! What proves that Opcell does what it says: conformance, hostile, command-line and end-to-end tests.
+//! The tests that prove Opcell's claims: conformance, hostile, command-line and end-to-end tests.
 //!
 //! Owns: the runners of directory-driven cases (adding a case adds no Rust) and what tests share. The library and the
 //! `conformance` command need no WebAssembly; the integration tests in `tests/` do.

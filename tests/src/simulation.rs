@@ -40,11 +40,11 @@ const WORKERS: usize = 3;
 /// Runs.
 const RUNS: usize = 2;
 
-/// How long things go wrong, and how long the runs may take altogether, in simulated time.
+/// The time for which things go wrong, and the time that the runs may take altogether, in simulated time.
 const TROUBLE: Duration = Duration::from_secs(40);
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-/// How long an operator waits after a fault before saying whether something was done.
+/// The time that an operator waits after a fault before saying whether something was done.
 const CALM: Duration = Duration::from_secs(30);
 
 /// A fault that a simulation must find, so that it is known to look: none is planted in a campaign.
@@ -66,14 +66,14 @@ impl Planted {
     }
 }
 
-/// How a run that nothing disturbs ends, with what it does: (operation, keys).
+/// The end of a run that nothing disturbs, with its deeds: (operation, keys).
 #[derive(Debug, Clone, PartialEq)]
 struct Ended {
     outcome: String,
     keys: Vec<(String, usize)>,
 }
 
-/// What every seed is compared with.
+/// The run that every seed is compared with.
 pub struct Undisturbed(Ended);
 
 impl Undisturbed {
@@ -87,7 +87,7 @@ impl Undisturbed {
         Ok(Self(ended.into_iter().next().context("a run")?))
     }
 
-    /// What is wrong with a seed; nothing, if all is well.
+    /// Returns the differences of a seed; empty, if all is well.
     ///
     /// # Errors
     /// When there could be no simulation.

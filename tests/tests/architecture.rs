@@ -1,4 +1,4 @@
-//! What each crate must not know. The map is in `docs/architecture.md`; these tests keep it true.
+//! The things that each crate must not know. The map is in `docs/architecture.md`; these tests keep it true.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
@@ -13,10 +13,9 @@ use std::{
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
     &["opcell-types", "opcell-allocator"],
-    &["opcell-schema", "opcell-journal", "opcell-author"],
-    &["opcell-workflow", "opcell-sandbox", "opcell-journal-postgres"],
-    &["opcell-core"],
-    &["opcell-engine", "opcell-runlog"],
+    &["opcell-schema", "opcell-ir", "opcell-journal", "opcell-author"],
+    &["opcell-core", "opcell-yaml", "opcell-sandbox", "opcell-journal-postgres"],
+    &["opcell-workflow", "opcell-engine"],
     &["opcell-session", "opcell-tools", "opcell-restate"],
     &["opcell-registry"],
     &["opcell"],
@@ -119,19 +118,42 @@ fn code(folder: &str) -> Vec<(String, usize, String)> {
     found
 }
 
-#[test]
-fn the_core_depends_on_nothing_that_waits() {
-    let dependencies = dependencies();
-    let (mut open, mut seen) = (vec!["opcell-core".to_owned()], BTreeSet::new());
+/// Everything that a crate builds, itself aside.
+fn closure(dependencies: &BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<String> {
+    let (mut open, mut seen) = (vec![name], BTreeSet::new());
     while let Some(name) = open.pop() {
-        assert!(!ASYNC.contains(&name.as_str()), "opcell-core depends on {name}, perhaps through another crate");
-        for used in &dependencies[&name] {
+        for used in &dependencies[name] {
             if seen.insert(used.clone()) {
-                open.push(used.clone());
+                open.push(used);
             }
         }
     }
-    assert!(seen.contains("opcell-workflow"), "the graph is not what this test takes it for: {seen:?}");
+    seen
+}
+
+#[test]
+fn the_core_depends_on_nothing_that_waits() {
+    let used = closure(&dependencies(), "opcell-core");
+    for name in ASYNC {
+        assert!(!used.contains(*name), "opcell-core depends on {name}, perhaps through another crate");
+    }
+    assert!(used.contains("opcell-ir"), "the graph is not what this test takes it for: {used:?}");
+}
+
+#[test]
+fn what_runs_workflows_builds_no_language() {
+    let dependencies = dependencies();
+    // Sessions read the front matter of skills, which is YAML.
+    let readers: &[&str] = &["opcell-yaml", "serde-saphyr"];
+    for (name, forbidden) in
+        [("opcell-ir", readers), ("opcell-core", readers), ("opcell-engine", readers), ("opcell-session", &[])]
+    {
+        let used = closure(&dependencies, name);
+        for other in forbidden.iter().chain(&["opcell-workflow"]) {
+            assert!(!used.contains(*other), "{name} depends on {other}, perhaps through another crate");
+        }
+    }
+    assert!(closure(&dependencies, "opcell").contains("opcell-workflow"));
 }
 
 #[test]

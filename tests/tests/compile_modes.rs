@@ -1,6 +1,6 @@
-//! Which program compiles plugins for an embedder. This test is a program of its own, because it starts itself: as one
-//! that has called `opcell::prepare` first in its `main`, as one that has not, and as one that is started as a compiler
-//! and has forgotten the call.
+//! The program that compiles plugins for an embedder. This test is a program of its own, because it starts itself: as
+//! one that has called `opcell::prepare` first in its `main`, as one that has not, and as one that is started as a
+//! compiler and has forgotten the call.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test")]
 
@@ -74,7 +74,7 @@ fn a_program_that_is_not_prepared_is_told_what_to_do_and_starts_nothing() {
     }
 }
 
-/// What a program does that was started as a compiler and does not know it: what it always does.
+/// A program that was started as a compiler and does not know it does what it always does.
 fn forgets(folder: &Path) {
     let log = folder.join("generations");
     let before = fs::read_to_string(&log).unwrap_or_default().lines().count();

@@ -44,7 +44,7 @@ fn locked() -> BTreeMap<String, BTreeSet<String>> {
     versions
 }
 
-/// What the crates of the product name, without what only their builds and tests need.
+/// Returns the dependencies that the crates of the product name, without those that only their builds and tests need.
 fn direct() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let folders = fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path());

@@ -19,7 +19,7 @@ fn nothing_is_lost_or_repeated_when_a_restate_server_gives_the_turns() {
     assert!(output.status.success(), "{said}{errors}");
 }
 
-/// What a campaign of these rounds said; nothing, after its line on stderr, where there is no PostgreSQL.
+/// Returns the output of a campaign of these rounds; `None`, after its line on stderr, where there is no PostgreSQL.
 fn fought(rounds: &[&str]) -> Option<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_fleet")).args(rounds).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

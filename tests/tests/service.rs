@@ -12,7 +12,7 @@ use opcell_cli::{bench::Guest, selftest::Case};
 use std::{fs, sync::Mutex};
 use tokio::sync::mpsc;
 
-/// What the service has said; one test at a time uses it.
+/// The output of the service; one test at a time uses it.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 

@@ -14,10 +14,10 @@ use std::{
     process::Command,
 };
 
-/// Where the picture goes.
+/// The path of the picture.
 const PICTURE: &str = "docs/images/against.svg";
 
-/// What every host did when it was asked last.
+/// The results of every host when it was last measured.
 const RESULTS: &str = "benches/adapters/results.json";
 
 /// One host's results.
@@ -58,7 +58,7 @@ struct Verdict {
     peak_bytes: Option<u64>,
 }
 
-/// How a twin ended.
+/// The end of a portable case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Contained,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a package manager may take.
+/// The time that a package manager may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A tool, what it is for, and the command that installs it.
@@ -14,7 +14,7 @@ struct Tool {
     language: &'static str,
     program: &'static str,
     install: &'static [&'static str],
-    /// Whether the command changes the machine rather than the user's own packages.
+    /// `true` if the command changes the machine rather than the user's own packages.
     root: bool,
 }
 

@@ -38,16 +38,17 @@ const TOLERANCE: f64 = 5.0;
 /// and 28 to 31 million instructions were seen for one build.
 const TOLERANCE_THREADED: f64 = 15.0;
 
-/// How often a path runs in the two runs whose difference counts: what is not optimised takes long under valgrind.
+/// The number of times a path runs in the two runs whose difference counts: what is not optimised takes long under
+/// valgrind.
 const TIMES: (u64, u64) = (1, 3);
 
 /// The same, optimised.
 const TIMES_OPTIMISED: (u64, u64) = (5, 25);
 
-/// Where `--instructions --save` keeps its counts.
+/// The file in which `--instructions --save` keeps its counts.
 const BUDGETS: &str = "benches/instructions.json";
 
-/// What each hot path may take.
+/// The budget of each hot path.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budgets {

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// Where files of the repository are that are not pages of the book.
+/// The URL of files of the repository that are not pages of the book.
 const REPOSITORY: &str = "https://github.com/opcell/opcell/blob/main";
 
 /// Builds the book, lets links to other files of the repository lead there, and checks the rest.

@@ -13,7 +13,7 @@ use wit_component::ComponentEncoder;
 /// Workspaces of guests; one that does not exist is passed over.
 const WORKSPACES: [&str; 2] = ["example-operations", "tests/guests"];
 
-/// What guests are built from besides their own workspace.
+/// The sources of guests besides their own workspace.
 const SHARED_SOURCES: [&str; 2] = ["guest-sdk", "wit"];
 
 /// Bytes of the stack that rustc asks for where no one does.
@@ -135,7 +135,7 @@ fn componentize(module: &Path) -> Result<Vec<u8>> {
         .with_context(|| format!("cannot make a component of {}", module.display()))
 }
 
-/// Whether every component exists and is newer than every source.
+/// Returns `true` if every component exists and is newer than every source.
 fn up_to_date(workspace: &Path, dist: &Path, guests: &[Guest]) -> Result<bool> {
     let mut oldest_component = SystemTime::now();
     for guest in guests {

@@ -34,7 +34,7 @@ pub fn output(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Where cargo builds this workspace.
+/// Returns the folder in which cargo builds this workspace.
 pub fn target_directory() -> Result<PathBuf> {
     let metadata = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root()))
         .context("`cargo metadata` fails: run it to see why")?;

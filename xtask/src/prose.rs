@@ -105,7 +105,7 @@ fn grown(found: &BTreeMap<String, (Counts, usize)>, ceilings: &BTreeMap<String, 
     grown
 }
 
-/// What is counted.
+/// The rules by which texts are counted.
 struct Rules {
     names: Vec<String>,
     texts: Vec<Regex>,

@@ -22,7 +22,7 @@ const PICTURES: [(&str, &str, u32, u32); 6] = [
     ("narrow", "/runs/release", 500, 900),
 ];
 
-/// Where the pictures go.
+/// The folder of the pictures.
 const FOLDER: &str = "docs/images";
 
 /// Runs some examples, serves their journal, and has a browser show it.

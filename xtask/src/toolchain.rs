@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const DEBIAN_PACKAGES: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "lld-19"];
 
-/// How long rustup may try to download the target before the next way is taken.
+/// The time for which rustup may try to download the target before the next way is taken.
 const DOWNLOAD: Duration = Duration::from_secs(120);
 
 /// Finds one, installing if need be.

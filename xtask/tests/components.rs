@@ -1,4 +1,4 @@
-//! What the plugins are once built: `cargo xtask guests` comes first, and `cargo xtask test` does so.
+//! Properties of the plugins once built: `cargo xtask guests` comes first, and `cargo xtask test` does so.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

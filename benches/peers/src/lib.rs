@@ -1,4 +1,5 @@
-//! What `opcell bench --library NAME=COMMAND` asks of a program, which times calls of a library in its own process.
+//! The protocol of `opcell bench --library NAME=COMMAND` for a program that times calls of a library in its own
+//! process.
 //!
 //! The first line on standard input is the arguments, JSON. The program calls once, and answers with an object on one
 //! line: `about`, `isolates`, and what the call returned as `answer`. Each further line is a number of calls, answered

@@ -29,7 +29,7 @@ static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 const LINES: u32 = 20;
 const KEPT_RUNS: u64 = 100;
 const ELEMENTS: i64 = 200;
-/// What the last quarter may have beyond the second one: a part of it, and this many KiB.
+/// The memory that the last quarter may have beyond the second one: a part of it, and this many KiB.
 const SLACK: (f64, f64) = (0.05, 4096.0);
 
 struct Soak {

@@ -24,7 +24,7 @@ const ATTACKERS: usize = 16;
 /// Between two calls of the honest plugin, so that its latency and not its throughput is measured.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What the honest plugin lived through.
+/// The experience of the honest plugin.
 #[derive(Default)]
 struct Honest {
     times: Vec<Duration>,

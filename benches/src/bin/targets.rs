@@ -13,7 +13,8 @@ use std::{path::PathBuf, process::ExitCode};
 #[global_allocator]
 static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
-/// What can be measured by itself, with what it needs: `c`ells in this build, an `e`cho, the `o`pcell command.
+/// The groups that can be measured by themselves, with what they need: `c`ells in this build, an `e`cho, the `o`pcell
+/// command.
 const GROUPS: [(&str, &str); 8] = [
     ("cells", "ce"),
     ("workflows", "ce"),
@@ -25,7 +26,7 @@ const GROUPS: [(&str, &str); 8] = [
     ("engine", ""),
 ];
 
-/// What is asked for.
+/// The request.
 #[derive(Default)]
 struct Asked {
     json: bool,
@@ -73,7 +74,7 @@ impl Asked {
         Ok(asked)
     }
 
-    /// Whether a group is measured: one that is asked for, or, unless some are, every one that can be.
+    /// Returns `true` if a group is measured: one that is asked for, or, unless some are, every one that can be.
     fn measures(&self, group: &str) -> bool {
         let Some((_, needs)) = GROUPS.iter().find(|(known, _)| *known == group) else { return false };
         match &self.only {

@@ -18,7 +18,7 @@ use std::{
 const STEPS: usize = 100;
 const ELEMENTS_IN_CELLS: usize = 1_000;
 
-/// What a cell costs, and what else was found out.
+/// Returns the cost of a cell, and other findings.
 ///
 /// # Errors
 /// When a peer does not do its work.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many elements an `each` over cells has.
+/// The number of elements of an `each` over cells.
 const ELEMENTS: i64 = 100_000;
 
 /// From process start to result, beside Node.js.

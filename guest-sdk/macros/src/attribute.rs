@@ -1,4 +1,4 @@
-//! What stands between the brackets of `#[operation(…)]` and `#[judge(…)]`.
+//! The arguments between the brackets of `#[operation(…)]` and `#[judge(…)]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

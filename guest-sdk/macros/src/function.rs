@@ -91,7 +91,7 @@ pub fn judge(attribute: &JudgeAttribute, mut item: ItemFn) -> syn::Result<TokenS
     })
 }
 
-/// What both attributes need to know of a function.
+/// The parts of a function that both attributes need.
 struct Function {
     name: syn::Ident,
     visibility: syn::Visibility,
@@ -100,7 +100,7 @@ struct Function {
     declarations: TokenStream,
     /// The call, with a `?` where the function returns a `Result`.
     call: TokenStream,
-    /// What it returns when it succeeds.
+    /// The type that it returns when it succeeds.
     reply_type: TokenStream,
 }
 

@@ -51,7 +51,7 @@ impl Parse for Plugin {
     }
 }
 
-/// How a capability is written.
+/// The syntax of a capability.
 const CAPABILITIES: &str = "a capability is tool \"name\": \"why\", skill \"name\": \"why\", store \"name\": \"why\", \
                             files \"name\" read: \"why\" or files \"name\" read-write: \"why\"";
 

@@ -13,7 +13,7 @@ use std::alloc::{GlobalAlloc, Layout};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Allocator;
 
-/// Whether an ordinary block of this size is aligned enough.
+/// Returns `true` if an ordinary block of this size is aligned enough.
 const fn is_ordinary(size: usize, align: usize) -> bool {
     align <= 8 || (align <= 16 && size >= 16)
 }

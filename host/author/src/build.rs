@@ -17,7 +17,7 @@ const MAX_COMPONENT: u64 = 256 << 20;
 /// The longest note of what a component was built from.
 const MAX_NOTE: u64 = 4 << 10;
 
-/// What the component is made for.
+/// The purpose of the component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
     /// Small and fast.
@@ -31,17 +31,17 @@ pub enum Profile {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Built {
-    /// Where it lies: `dist/NAME.wasm` in the plugin's folder.
+    /// The path of the component: `dist/NAME.wasm` in the plugin's folder.
     pub path: PathBuf,
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Whether it was there already, made from the same inputs.
+    /// `true` if it was there already, made from the same inputs.
     pub reused: bool,
     /// Why a build from nothing has another digest; none if it has the same one.
     pub varies: Option<&'static str>,
 }
 
-/// What takes the random numbers and the clock of the machine out of the snapshot of an interpreter.
+/// The program that takes the random numbers and the clock of the machine out of the snapshot of an interpreter.
 const FAKETIME: &str = "faketime";
 
 /// The moment and the seed of every build under it: any would do, and must stay the same.

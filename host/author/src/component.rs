@@ -97,7 +97,7 @@ fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-/// What the source says must be what `plugin.toml` says; a source that asks for nothing leaves it to the file.
+/// Checks that the source agrees with `plugin.toml`; a source that requests nothing leaves it to the file.
 fn agree(file: &Value, source: &Value) -> Result<(), AuthorError> {
     let differ = |what, file: Value, source: Value| {
         Err(AuthorError::Disagreement { what, file: file.to_string(), source_says: source.to_string() })

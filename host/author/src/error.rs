@@ -1,4 +1,4 @@
-//! What can go wrong between source and component.
+//! The errors between source and component.
 
 use std::{io, path::PathBuf};
 
@@ -15,7 +15,7 @@ pub enum AuthorError {
         line: usize,
         /// Column in the line, from 1.
         column: usize,
-        /// What was found, what was expected, and how to fix it.
+        /// The finding: what it was, what was expected, and how to fix it.
         message: String,
     },
     /// There is no `plugin.toml`.
@@ -26,7 +26,7 @@ pub enum AuthorError {
     MissingTool {
         /// The language's name.
         language: &'static str,
-        /// What is missing.
+        /// The missing program.
         tool: &'static str,
         /// The command that installs it.
         install: String,
@@ -34,17 +34,17 @@ pub enum AuthorError {
     /// A tool ran and failed; it has said why itself.
     #[error("`{command}` failed ({status})")]
     ToolFailed {
-        /// What was run.
+        /// The command.
         command: String,
-        /// How it ended.
+        /// The status that it ended with.
         status: String,
     },
-    /// What the tool chain made is not a component, and cannot be made one.
+    /// The output of the tool chain is not a component, and cannot be made one.
     #[error("{} cannot be made a component: {message}", path.display())]
     Component {
         /// The file.
         path: PathBuf,
-        /// What the system or the parser says.
+        /// The error of the system or the parser.
         message: String,
     },
     /// The manifest in the source and `plugin.toml` differ.

@@ -1,4 +1,4 @@
-//! What a component is made from, as one digest: a build whose inputs have not changed is not repeated.
+//! The inputs of a component, as one digest: a build whose inputs have not changed is not repeated.
 //!
 //! Interpreters are part of the components of Python and JavaScript plugins as a snapshot of their memory, which holds
 //! random seeds and times. Where they cannot be kept out of it, building again gives another digest for the same source.
@@ -80,7 +80,7 @@ pub fn sources(folder: &Path) -> Result<Option<Vec<PathBuf>>, AuthorError> {
     Ok(Some(files))
 }
 
-/// Where a plugin's own Python packages lie.
+/// Returns the folder of a plugin's own Python packages.
 fn site_packages(folder: &Path) -> Vec<PathBuf> {
     let versions = fs::read_dir(folder.join(".venv/lib")).into_iter().flatten();
     versions.filter_map(|version| Some(version.ok()?.path().join("site-packages"))).collect()

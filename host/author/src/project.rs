@@ -23,7 +23,7 @@ pub struct Project {
     pub folder: PathBuf,
     /// The plugin's name.
     pub name: String,
-    /// What it is written in.
+    /// The language that it is written in.
     pub language: Language,
     /// The main source file, relative to the folder; cargo knows a Rust plugin's itself.
     pub source: PathBuf,
@@ -187,7 +187,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether `name` can name a plugin and, with `_` for `-`, a crate and a module.
+/// Returns `true` if `name` can name a plugin and, with `_` for `-`, a crate and a module.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

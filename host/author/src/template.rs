@@ -19,7 +19,7 @@ pub(crate) const CONTRACT: [(&str, &str); 7] = [
     ("worlds.wit", include_str!("../wit/worlds.wit")),
 ];
 
-/// What is not the same in every new plugin.
+/// The placeholder for the part that is not the same in every new plugin.
 const NAME: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 

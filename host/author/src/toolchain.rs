@@ -1,4 +1,4 @@
-//! What compiles Rust to `wasm32-unknown-unknown`, as it is installed.
+//! The toolchain that compiles Rust to `wasm32-unknown-unknown`, as it is installed.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,7 @@ use std::{
 /// The target of every Rust plugin.
 pub const TARGET: &str = "wasm32-unknown-unknown";
 
-/// What compiles Rust plugins.
+/// The toolchain that compiles Rust plugins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Toolchain {
@@ -78,14 +78,14 @@ pub fn clean(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Where a program is found on the path.
+/// Returns the path of a program that is found on `PATH`.
 #[must_use]
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// Where cargo keeps the sources of dependencies.
+/// Returns the folder in which cargo keeps the sources of dependencies.
 fn registry() -> PathBuf {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));

@@ -5,7 +5,7 @@ use rpds::VectorSync;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -21,21 +21,21 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Message {
-    /// Who speaks.
+    /// The author of the message.
     pub role: Role,
-    /// What is said.
+    /// The text.
     pub content: String,
-    /// What the model asks tools to do; assistant messages only.
+    /// The calls that the model asks for; assistant messages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallRequest>,
-    /// Which call this answers; tool messages only.
+    /// The call that this answers; tool messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Whether the tool failed; tool messages only.
+    /// `true` if the tool failed; tool messages only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant messages
-    /// only.
+    /// The part that the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant
+    /// messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continuation: Option<Value>,
 }
@@ -76,7 +76,7 @@ impl Message {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Messages {
     said: VectorSync<Message>,
-    /// Where the user spoke last.
+    /// The position of the user's last message.
     asked: Option<usize>,
 }
 
@@ -87,13 +87,13 @@ impl Messages {
         Self::default()
     }
 
-    /// How many there are.
+    /// Returns the number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.said.len()
     }
 
-    /// Whether there is no message.
+    /// Returns `true` if there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.said.is_empty()
@@ -105,7 +105,7 @@ impl Messages {
         self.said.last()
     }
 
-    /// What the user said last.
+    /// Returns the user's last message.
     #[must_use]
     pub fn last_of_user(&self) -> Option<&Message> {
         self.said.get(self.asked?)
@@ -213,7 +213,7 @@ impl ToolCallRequest {
     }
 }
 
-/// What a model used.
+/// The usage of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Usage {

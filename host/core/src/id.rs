@@ -1,4 +1,4 @@
-//! What the parts of a run are named by, and moments.
+//! The ids of the parts of a run, and moments.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

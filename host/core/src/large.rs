@@ -13,13 +13,13 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 /// Bytes of JSON from which a value is kept beside the events that mention it.
 pub const LARGE: u64 = 16 << 10;
 
-/// How much of what was written is remembered: bytes of JSON, and values.
+/// The amount of written values that is remembered: bytes of JSON, and number of values.
 const REMEMBERED: (u64, usize) = (64 << 20, 256);
 
-/// How events name a value.
+/// The key under which events name a value.
 pub(crate) const VALUE: &str = "$value";
 
-/// What stands before a digest in an event's text.
+/// The text before a digest in an event's text.
 const NAMED: &str = "{\"$value\":\"";
 
 /// A value that events name.
@@ -38,7 +38,7 @@ pub struct LargeValues {
     known: HashMap<usize, (Value, Digest)>,
     bytes: u64,
     fresh: Vec<LargeValue>,
-    /// Whether only values that have been written before are named.
+    /// `true` if only values that have been written before are named.
     no_more: bool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn name_of(value: &Value) -> Option<Digest> {
     Some(digest)
 }
 
-/// Whether an aggregate is large beside those parts of it that are large themselves.
+/// Returns `true` if an aggregate is large beside those parts of it that are large themselves.
 fn is_large(value: &Value) -> bool {
     let bytes = value.measure().bytes();
     if bytes < LARGE {

@@ -5,7 +5,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Whether the data of a signal approves what it answers: `true`, or an object whose `approved` is `true`.
+/// Returns `true` if the data of a signal is an approval: `true`, or an object whose `approved` is `true`.
 #[must_use]
 pub fn approves(data: &Value) -> bool {
     data.get("approved") == Some(&Value::Bool(true)) || *data == Value::Bool(true)
@@ -19,9 +19,9 @@ pub enum Message {
     Signal {
         /// Its name.
         name: Arc<str>,
-        /// What it says.
+        /// The data.
         data: Value,
-        /// Who sends it.
+        /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
         /// Of several signals with one key, a run takes the first.
@@ -35,13 +35,13 @@ pub enum Message {
     Cancel {
         /// Text for people; recorded with the run.
         reason: Arc<str>,
-        /// Who says so.
+        /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// Whether a call gets what it was refused.
+    /// The answer to a call that asks for what it was refused.
     Grant {
-        /// Which effect's; absent: every one that asks.
+        /// The effect; absent: every one that asks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
         /// For how long; absent: it does not.
@@ -50,18 +50,18 @@ pub enum Message {
         /// The only question that it answers: the same call may be refused something else next.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
-        /// Who says so.
+        /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// What to do with an effect in doubt.
+    /// The answer to an effect in doubt.
     Answer {
-        /// Which; absent: every one.
+        /// The effect; absent: every one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
         /// Re-execute, skip or fail.
         answer: Answer,
-        /// Who says so.
+        /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },

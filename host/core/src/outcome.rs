@@ -1,11 +1,11 @@
-//! How runs stand and how they end.
+//! The status of runs, and their outcomes.
 
 use crate::{id::Timestamp, receipt::Receipt, wire};
 use opcell_types::{Denial, Source, Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -38,7 +38,7 @@ impl Status {
         }
     }
 
-    /// Whether nothing can follow.
+    /// Returns `true` if nothing can follow.
     #[must_use]
     pub fn has_ended(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
@@ -51,13 +51,13 @@ impl fmt::Display for Status {
     }
 }
 
-/// How a workflow ended.
+/// The end of a workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunEnd {
     /// `completed`, `failed` or `cancelled`.
     pub status: Status,
-    /// Who says why; always there unless the run completed.
+    /// The source of the reason; always there unless the run completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// Stable and machine-readable, kebab-case, unique within its source; always there unless the run completed.
@@ -72,10 +72,10 @@ pub struct RunEnd {
     /// The yielded value of the step that reached the end; under the sequential lifecycle, the workflow's outputs.
     #[serde(with = "wire")]
     pub result: Value,
-    /// Whether `result` is a text for people rather than data.
+    /// `true` if `result` is a text for people rather than data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_text: bool,
-    /// What the terminal contract found in the text: `handoff`.
+    /// The data that the terminal contract found in the text: `handoff`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<Value>,
     /// Structured details of a failure.
@@ -93,7 +93,7 @@ pub struct RunEnd {
     pub aborted: bool,
 }
 
-/// What a run can run out of.
+/// A limit that a run can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKind {
@@ -129,7 +129,7 @@ impl LimitKind {
     }
 }
 
-/// What a run has used so far.
+/// The usage of a run so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Used {
@@ -163,14 +163,14 @@ impl Used {
     }
 }
 
-/// How a run ended, or stopped until a message arrives.
+/// The outcome of a run that ended, or stopped until a message arrives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunOutcome {
     /// ID of the run.
     pub run: Arc<str>,
     /// The workflow's name.
     pub workflow: Arc<str>,
-    /// How it stands: ended, or `suspended`.
+    /// The status: ended, or `suspended`.
     pub status: Status,
     /// Number of the last event.
     pub events: u64,
@@ -203,13 +203,13 @@ pub struct RunOutcome {
     pub aborted: bool,
     /// Named values, as they were last set.
     pub artifacts: Value,
-    /// What the run used.
+    /// The usage of the run.
     pub used: Used,
-    /// What it waits for, when it is suspended.
+    /// The questions that it waits for, when it is suspended.
     pub questions: Vec<Question>,
 }
 
-/// What a suspended run waits for.
+/// A question that a suspended run waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Question {
@@ -219,9 +219,9 @@ pub enum Question {
         name: Arc<str>,
         /// The step that waits.
         step: Arc<str>,
-        /// What is asked.
+        /// The text of the question.
         question: Option<String>,
-        /// Whether the answer is an approval.
+        /// `true` if the answer is an approval.
         approval: bool,
         /// Names this question: the place in the run, the visit and attempt, and what is asked. An answer that carries
         /// it answers this question and no other.
@@ -237,24 +237,24 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
-    /// Whether an effect, which may have happened before a crash, shall be repeated, skipped or taken as failed.
+    /// An effect in doubt, which may have happened before a crash: it is to be repeated, skipped or taken as failed.
     Doubt {
         /// ID of the effect.
         effect: crate::id::EffectId,
         /// Name of the step whose effect is in doubt.
         step: Arc<str>,
-        /// What it is, in words.
+        /// A description of it.
         what: String,
     },
-    /// Whether a call gets what it was refused.
+    /// A call that asks for what it was refused.
     Grant {
         /// ID of the effect.
         effect: crate::id::EffectId,
         /// Name of the step whose call was refused.
         step: Arc<str>,
-        /// What was called, in words.
+        /// A description of the call.
         what: String,
-        /// What was refused, by which rule, and what would allow it.
+        /// The refusal, with its rule and its remedy.
         denial: Box<Denial>,
         /// Why the plugin says that it needs it.
         why: Option<Arc<str>>,

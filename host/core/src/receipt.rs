@@ -25,11 +25,11 @@ pub trait LazyReceipt: fmt::Debug + Send + Sync {
     /// The receipt as a value; the same every time.
     fn to_value(&self) -> Value;
 
-    /// How many functions of the host a cell called; nothing where no cell ran.
+    /// Returns the number of functions of the host that a cell called; `None` where no cell ran.
     fn host_calls(&self) -> Option<u64>;
 }
 
-/// What a call used and touched. Reads as a value.
+/// The receipt of a call. Reads as a value.
 ///
 /// Beside it there may be a record: what a cell's host calls were given and answered, for calling the plugin again. It
 /// is written with the receipt, and is not part of what the receipt reads as. Its shape belongs to whoever performed
@@ -67,7 +67,7 @@ impl Receipt {
         Self { record: Some(Arc::new(record)), ..self }
     }
 
-    /// What was recorded of the call.
+    /// Returns the record of the call.
     #[must_use]
     pub fn record(&self) -> Option<&Value> {
         self.record.as_deref()
@@ -79,7 +79,8 @@ impl Receipt {
         Self { repr: self.repr.clone(), record: None }
     }
 
-    /// What the run used that the call started, if it started one. No cell does, and its receipt is not made for that.
+    /// Returns the usage of the run that the call started, if it started one. No cell does, and its receipt is not made
+    /// for that.
     #[must_use]
     pub fn used_by_started_run(&self) -> Option<Used> {
         match &self.repr {
@@ -88,7 +89,7 @@ impl Receipt {
         }
     }
 
-    /// How many functions of the host the cell called that the receipt lists; nothing where no cell ran.
+    /// Returns the number of functions of the host that the receipt's cell called; `None` where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
         match &self.repr {
@@ -181,7 +182,7 @@ pub(crate) mod option {
     }
 }
 
-/// Who performs a tool. Written `host`, `mcp:SERVER` or `plugin:NAME`.
+/// The provider of a tool. Written `host`, `mcp:SERVER` or `plugin:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
     /// The host itself, or the program that it is part of.
@@ -220,7 +221,7 @@ impl<'de> Deserialize<'de> for Provider {
     }
 }
 
-/// How a call ended.
+/// The status that a call ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -237,7 +238,7 @@ pub enum Ending {
     NotStarted,
 }
 
-/// What one call was, used and came to.
+/// The receipt of one call of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -249,10 +250,10 @@ pub struct CallReceipt {
     /// is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Arc<str>>,
-    /// Who performs the tool, if known.
+    /// The provider of the tool, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Provider>,
-    /// How it ended.
+    /// The status that it ended with.
     pub status: Ending,
     /// The failure's kind, or why the call was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,10 +264,10 @@ pub struct CallReceipt {
     pub bytes_in: u64,
     /// Bytes of the whole result, as text.
     pub bytes_out: u64,
-    /// Whether less than the whole result was passed on.
+    /// `true` if less than the whole result was passed on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// What was refused, and what would allow it.
+    /// The refusals, with their remedies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
     /// Requests made and files used.
@@ -353,13 +354,13 @@ impl CallReceipt {
         Self { status: Ending::NotStarted, error: Some(why.into()), ..self }
     }
 
-    /// What it touched outside of itself.
+    /// Adds the resources that it touched outside of itself.
     #[must_use]
     pub fn touching(self, touched: Touched) -> Self {
         Self { touched, ..self }
     }
 
-    /// Whether less than the whole result was passed on.
+    /// Records whether less than the whole result was passed on.
     #[must_use]
     pub fn truncated(self, truncated: bool) -> Self {
         Self { truncated, ..self }
@@ -376,17 +377,17 @@ impl CallReceipt {
     }
 }
 
-/// Where a receipt keeps the run that a call started.
+/// The key under which a receipt has the run that a call started.
 const STARTED: &str = "started";
 
-/// What a tool that starts a run gives back as its receipt, for [`CallReceipt::ended`].
+/// Returns the receipt that a tool that starts a run gives back, for [`CallReceipt::ended`].
 #[must_use]
 pub fn of_started_run(run: &str, used: &Used) -> Option<Receipt> {
     let used = Value::of(used).ok()?;
     Some(Receipt::from(Value::object([(STARTED, Value::object([("run", Value::from(run)), ("used", used)]))])))
 }
 
-/// What the run used that a call started, as its receipt says.
+/// Returns the usage of the run that a call started, as its receipt has it.
 #[must_use]
 pub fn used_by_started_run(receipt: &Value) -> Option<Used> {
     let used = receipt.get(STARTED)?.get("used")?;
@@ -399,7 +400,7 @@ pub fn bytes(value: &Value) -> u64 {
     value.as_str().map_or_else(|| value.to_json().len(), str::len) as u64
 }
 
-/// Whether a receipt is of a call rather than of a cell.
+/// Returns `true` if a receipt is of a call rather than of a cell.
 #[must_use]
 pub fn is_of_call(receipt: &Value) -> bool {
     // Tools' receipts in older stores have no status.

@@ -21,7 +21,7 @@ pub fn undefined() -> Value {
     Value::Undefined
 }
 
-/// Whether a value is left out of an event.
+/// Returns `true` if a value is left out of an event.
 #[must_use]
 pub fn is_undefined(value: &Value) -> bool {
     matches!(value, Value::Undefined)

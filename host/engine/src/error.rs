@@ -11,12 +11,12 @@ pub enum RunError {
     /// The engine is ending: see [`crate::Engine::shutdown`].
     #[error("this host is shutting down and accepts no more runs")]
     ShuttingDown,
-    /// What the run or a signal brings is more than its limits allow.
+    /// The input of the run or the data of a signal exceeds its limits.
     #[error("{what} is not accepted: {problem}")]
     TooMuch {
-        /// What brings it.
+        /// The part that brings it.
         what: String,
-        /// What is too much.
+        /// The excess.
         problem: String,
     },
     /// The journal refused, so nothing more may happen.
@@ -27,7 +27,7 @@ pub enum RunError {
     Replay {
         /// ID of the run.
         run: RunId,
-        /// What is wrong.
+        /// The error.
         source: ApplyError,
     },
     /// A record is not an event that this version knows.
@@ -41,15 +41,15 @@ pub enum RunError {
         kind: String,
         /// Its schema.
         version: u32,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// What the run was started with is not what is there now.
+    /// A dependency of the run differs from the one it was started with.
     #[error("run `{run}` was started with {name} {pinned}, but found {found}; restore the pinned version to resume it")]
     Pin {
         /// ID of the run.
         run: RunId,
-        /// What was pinned.
+        /// The pinned name.
         name: Arc<str>,
         /// Its digest then.
         pinned: Arc<str>,
@@ -82,9 +82,9 @@ pub enum RunError {
         run: RunId,
         /// The approval.
         signal: Arc<str>,
-        /// Whether the first answer approves.
+        /// `true` if the first answer approves.
         approved: bool,
-        /// Who gave it.
+        /// The sender of that answer.
         by: Option<Arc<str>>,
         /// When.
         at: Timestamp,
@@ -108,7 +108,7 @@ pub enum RunError {
     NoSuchEvent {
         /// ID of the run.
         run: RunId,
-        /// What was asked for.
+        /// The requested event.
         seq: u64,
         /// The last one.
         last: u64,

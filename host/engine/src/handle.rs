@@ -83,7 +83,7 @@ impl RunHandle {
         &self.run
     }
 
-    /// What was found broken at the end of the journal, and cut, when the run was resumed.
+    /// Returns the damage that was found at the end of the journal, and cut, when the run was resumed.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -95,7 +95,7 @@ impl RunHandle {
         self.resumed_at
     }
 
-    /// How the run stood when it was durable, before anything was done for it, or when it was resumed.
+    /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
     #[must_use]
     pub fn begun(&self) -> &RunOutcome {
         &self.begun

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 /// An effect, and what came of it.
 pub(crate) type Done = (EffectId, EffectReply);
 
-/// What performs an effect.
+/// The future that performs an effect.
 pub(crate) type Work = BoxFuture<'static, EffectReply>;
 
 /// One that knows whose it is.
@@ -57,13 +57,13 @@ pub(crate) struct InFlight {
 /// A task of its own that performs its share of a run's effects. It ends, with what it performs, when the run drops it.
 struct Lane {
     work: mpsc::UnboundedSender<Vec<Abortable<Tagged>>>,
-    /// How many effects it performs.
+    /// The number of effects that it performs.
     load: usize,
 }
 
 struct Started {
     stop: AbortHandle,
-    /// Which of `lanes`, unless here.
+    /// The one of `lanes`, unless here.
     lane: Option<usize>,
 }
 
@@ -185,7 +185,7 @@ impl InFlight {
         }
     }
 
-    /// Whether it had been started, and had neither ended nor been stopped. It has now.
+    /// Forgets an effect; returns `true` if it had been started, and had neither ended nor been stopped. It has now.
     fn forget(&mut self, id: EffectId) -> bool {
         let Some(Started { stop, lane }) = self.started.remove(&id) else { return false };
         stop.abort();

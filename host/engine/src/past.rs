@@ -1,4 +1,4 @@
-//! What a journal knows about runs, whoever drives them: history, the state at any event, deciding again, forking.
+//! The past of runs in a journal, whichever process drives them: history, the state at any event, replay, forks.
 
 use crate::{
     engine::Engine,
@@ -18,12 +18,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// memory as a whole.
 const PAGE: u64 = 1_000;
 
-/// Where today's code would have decided otherwise.
+/// An event at which today's code would have decided otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Divergence {
-    /// What the journal has.
+    /// The record in the journal.
     pub recorded: Recorded,
-    /// What would be decided now; absent: nothing.
+    /// The decision of today; absent: none.
     pub decided: Option<Event>,
 }
 
@@ -44,7 +44,7 @@ impl Engine {
         Ok(self.journal.page(RunQuery { now: self.ports.timer.now().0, ..query }).await?)
     }
 
-    /// How many runs have which status.
+    /// Returns the number of runs of each status.
     ///
     /// # Errors
     /// The journal's.

@@ -13,7 +13,7 @@ use opcell_types::Value;
 use std::{future::Future, sync::Arc};
 use tokio_util::sync::CancellationToken;
 
-/// How long a tool call whose time is over may take to say what it used.
+/// The time that a tool call whose time is over may take to report what it used.
 const GRACE_MS: f64 = 2_000.0;
 
 /// Performs an effect. Cancelling the token, or dropping the future, stops it.

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// How many records are read at once.
+/// The number of records that are read at once.
 const PAGE: u64 = 10_000;
 
 /// Events in order that become records when they are first read, which in memory most never are.

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 /// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
 const BATCH: usize = 512;
 
-/// How long effects may take to stop after the run is cancelled, in milliseconds.
+/// The time that effects may take to stop after the run is cancelled, in milliseconds.
 const GRACE_MS: f64 = 5_000.0;
 
 /// Bytes of events between two snapshots, at least.
@@ -53,10 +53,10 @@ const TURN: Duration = Duration::from_micros(250);
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
 const SMALL_BATCH: usize = 64;
 
-/// How long events may wait to become durable while nothing but pure calls depends on them.
+/// The time for which events may wait to become durable while nothing but pure calls depends on them.
 const LAG: Duration = Duration::from_millis(20);
 
-/// How often a suspended run polls its inbox.
+/// The interval at which a suspended run polls its inbox.
 const INBOX_POLL: Duration = Duration::from_millis(200);
 
 /// One run being driven.
@@ -74,9 +74,9 @@ pub(crate) struct Driver {
     /// Published whenever the run stops for a while, and at its end.
     pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
     pub cancel: Arc<CancellationToken>,
-    /// Whether to release the run when it is suspended.
+    /// `true` to release the run when it is suspended.
     pub detach: bool,
-    /// Whether to release a run whose only wait is a timer longer than this.
+    /// The longest timer that a run may wait for alone without being released.
     pub park: Option<Duration>,
     /// Cancelled to release the run.
     pub release: CancellationToken,
@@ -104,7 +104,7 @@ pub(crate) struct Driver {
     pub gave_way: Instant,
 }
 
-/// What the journal has not seen yet.
+/// The events that the journal has not seen yet.
 #[derive(Default)]
 struct Batch {
     events: Vec<Recorded>,
@@ -116,7 +116,7 @@ struct Batch {
     inbox: Option<u64>,
 }
 
-/// What is wanted next.
+/// The next request of the run.
 #[derive(PartialEq)]
 enum Wanted {
     PureCalls,
@@ -287,8 +287,8 @@ impl Driver {
         }
     }
 
-    /// Whether every effect is a call of a pure operation. What an effect is does not change, so each is looked at
-    /// once.
+    /// Returns `true` if every effect is a call of a pure operation. What an effect is does not change, so each is
+    /// looked at once.
     fn only_pure_calls(&mut self) -> bool {
         while let Some(effect) = self.state.first_effect(self.pure) {
             if !self.state.is_pure_call(effect, self.ports.as_ref()) {
@@ -299,7 +299,7 @@ impl Driver {
         true
     }
 
-    /// Whether the run waits for nothing but time, and for too long to be kept at hand.
+    /// Returns `true` if the run waits for nothing but time, and for too long to be kept at hand.
     #[allow(clippy::cast_precision_loss)]
     fn only_time_is_left(&self) -> bool {
         let (Some(park), Some(due)) = (self.park, self.state.due()) else { return false };
@@ -393,7 +393,7 @@ impl Driver {
         in_flight.start(self.state.wanted(next).filter_map(|id| Some((id, self.work(id, resumed)?))));
     }
 
-    /// What performs an effect.
+    /// Returns the future that performs an effect.
     fn work(&self, id: EffectId, resumed: bool) -> Option<Work> {
         let effect = self.state.effect(id, resumed)?;
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());

@@ -30,7 +30,7 @@ impl Shutdown {
         self.begun.cancelled().await;
     }
 
-    /// How long effects that are under way may take to end.
+    /// Returns the time that effects in flight may take to end.
     pub(crate) fn grace(&self) -> Duration {
         self.grace.get().copied().unwrap_or_default()
     }

@@ -15,29 +15,29 @@ use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How long the worker waits before it looks for runnable runs without being asked.
+/// The time after which the worker looks for runnable runs without being asked.
 const POLL: Duration = Duration::from_millis(700);
 
-/// How often a full worker looks whether other runs wait.
+/// The interval at which a full worker looks whether other runs wait.
 const CROWD: Duration = Duration::from_millis(500);
 
 /// Back-off after a run could not be resumed, or the journal did not answer: the first one, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// How a worker drives.
+/// The options of a worker.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WorkerOptions {
     /// The maximum number of runs driven at a time; 16 by default.
     pub concurrency: usize,
-    /// How long a run is driven while others wait; 2 s by default.
+    /// The time for which a run is driven while others wait; 2 s by default.
     pub slice: Duration,
     /// A run whose timer ends within this time stays loaded; 1 s by default.
     pub park: Duration,
-    /// Whether to return as soon as no run is runnable.
+    /// `true` to return as soon as no run is runnable.
     pub until_idle: bool,
-    /// How long what is under way may take to end after the worker is asked to stop; 10 s by default.
+    /// The time that effects in flight may take to end after the worker is asked to stop; 10 s by default.
     pub grace: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Default for WorkerOptions {
     }
 }
 
-/// What a worker has to say.
+/// An event of a worker.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent {
@@ -73,14 +73,14 @@ pub enum WorkerEvent {
     },
     /// The journal does not answer, or the server that gives turns. Said once; the worker tries again.
     Unreachable {
-        /// What it said.
+        /// The reason.
         why: String,
     },
-    /// What did not answer answers again.
+    /// The store or server answers again.
     Reachable,
 }
 
-/// How a worker ended.
+/// The end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerEnd {
@@ -134,7 +134,7 @@ pub struct Worker<T> {
     turns: JoinSet<Ended>,
     driven: HashMap<RunId, Slice>,
     refused: HashMap<RunId, Refused>,
-    /// How long to leave a journal alone that does not answer.
+    /// The time for which a journal that does not answer is left alone.
     unreachable: Option<Duration>,
     looked: Option<Instant>,
 }

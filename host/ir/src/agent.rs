@@ -22,7 +22,7 @@ pub fn parameters() -> Value {
     ])
 }
 
-/// What an agent is given: what its caller was given, with the query in the place of what the user said.
+/// The input of an agent: the input of its caller, with the query in the place of the user's message.
 #[must_use]
 pub fn input(of_caller: &Value, query: &str) -> Value {
     match of_caller.as_object() {

@@ -63,7 +63,7 @@ fn word_of(words: &[Json], text: &str) -> Option<Json> {
     near.next().filter(|_| near.next().is_none()).map(|word| json!(word))
 }
 
-/// What a text spells, if it spells a value of the wanted type.
+/// Returns the value that a text spells, if it is of the wanted type.
 fn spelled(wanted: &str, text: &str) -> Option<Json> {
     match wanted {
         "integer" => match text.parse::<i64>() {

@@ -24,7 +24,8 @@ use std::{
 /// The code of a finding about an operation that the host does not have.
 pub const UNKNOWN_OPERATION: &str = "unknown-operation";
 
-/// What a host has. `None` means unknown, and disables the checks that need it.
+/// The operations, tools, skills and workflows that a host has. `None` means unknown, and disables the checks that need
+/// it.
 pub trait Catalog {
     /// Ids of operations, and of judges that are called like operations.
     fn operations(&self) -> Option<Vec<String>> {
@@ -50,11 +51,11 @@ pub trait Catalog {
     fn arguments(&self, _id: &str) -> Option<serde_json::Value> {
         None
     }
-    /// Whether an id is a judge's, which steps cannot invoke.
+    /// Returns `true` if an id is a judge's, which steps cannot invoke.
     fn is_judge(&self, _id: &str) -> bool {
         false
     }
-    /// What keeps a session from opening here, names of tools, skills and workflows aside.
+    /// The problems that keep a session from opening here, names of tools, skills and workflows aside.
     fn session_problems(&self, _session: &Session) -> Vec<SessionProblem> {
         Vec::new()
     }
@@ -64,7 +65,7 @@ pub trait Catalog {
     }
 }
 
-/// What keeps a session from opening.
+/// A problem that keeps a session from opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionProblem {
     /// The session's key, `model`.
@@ -368,6 +369,3 @@ fn unknown(what: &str, name: &str, known: Option<&[String]>, path: String, found
         None => warning,
     });
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! What every compiler of a document returns.
+//! The result of every compiler of a document.
 
 use crate::{diagnostic::Diagnostic, ir::WorkflowIr, source::SourceMap};
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 pub struct Compiled {
     /// The workflow; none where a diagnostic is an error.
     pub ir: Option<Arc<WorkflowIr>>,
-    /// Where its parts stand in the document.
+    /// The places of its parts in the document.
     pub spans: SourceMap,
-    /// What was found, in the document's order.
+    /// The findings, in the document's order.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Compiled {
-    /// Whether the document runs.
+    /// Returns `true` if the document runs.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.ir.is_some()
     }
 
-    /// Whether the document runs when its warnings count as errors.
+    /// Returns `true` if the document runs when its warnings count as errors.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.is_ok() && self.diagnostics.is_empty()

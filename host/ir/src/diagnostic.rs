@@ -1,10 +1,10 @@
-//! What is wrong with a document: where, what was expected, how to fix it.
+//! Findings about a document: where, what was expected, how to fix it.
 
 use crate::source::Span;
 pub use opcell_types::suggest::did_you_mean;
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -17,17 +17,17 @@ pub enum Severity {
 /// One finding about a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// Stable kebab-case identifier, such as `non-prior-step-ref`.
     pub code: &'static str,
     /// One sentence; where a reference runtime has a message for it, that message.
     pub message: String,
-    /// Where in the document, when it has a place.
+    /// The place in the document, when it has one.
     pub span: Option<Span>,
-    /// Where in the document's structure, as its language writes paths (`steps[0].tool`), when it has one.
+    /// The place in the document's structure, as its language writes paths (`steps[0].tool`), when it has one.
     pub path: Option<String>,
-    /// How to fix it.
+    /// The remedy.
     pub help: Option<String>,
     /// Other places that matter, each with what it is ("first defined here").
     pub related: Vec<(Span, String)>,

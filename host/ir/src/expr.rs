@@ -36,11 +36,11 @@ pub struct Expression {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ExprError {
-    /// What went wrong.
+    /// The kind of the error.
     pub kind: ExprErrorKind,
     /// One sentence.
     pub message: String,
-    /// Where in the expression, in UTF-16 code units; evaluation has no position.
+    /// The position in the expression, in UTF-16 code units; evaluation has no position.
     pub position: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ impl ExprErrorKind {
     }
 }
 
-/// What an expression can refer to. `item`, `index` and `result` are undefined where a step has none.
+/// The values that an expression can refer to. `item`, `index` and `result` are undefined where a step has none.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// `$inputs`, an object.
@@ -84,7 +84,7 @@ pub struct Context<'a> {
     pub index: Option<usize>,
     /// `$result`, what the executor returned, in output mappings.
     pub result: &'a Value,
-    /// What is counted where an expression is evaluated for very many elements; without it nothing is.
+    /// The meter of work where an expression is evaluated for very many elements; without it nothing is counted.
     pub work: Option<&'a Work>,
 }
 
@@ -180,7 +180,7 @@ impl Expression {
         &self.text
     }
 
-    /// What is wrong with the expression's text, if anything is.
+    /// Returns the error of the expression's text, if it has one.
     #[must_use]
     pub fn syntax_error(&self) -> Option<&ExprError> {
         self.program.as_ref().as_ref().err()
@@ -214,7 +214,7 @@ impl Expression {
         Evaluation(self.program.as_ref().as_ref().map(|program| eval::Machine::new(program)))
     }
 
-    /// What the expression refers to, in order; nothing where it does not parse.
+    /// Returns the references of the expression, in order; none where it does not parse.
     #[must_use]
     pub fn references(&self) -> Vec<Reference> {
         let Ok(program) = self.program.as_ref() else { return Vec::new() };
@@ -279,7 +279,8 @@ impl<'a> Evaluation<'a> {
         self.run(context).map(eval::Operand::into_cow)
     }
 
-    /// Whether the expression's value is true as a guard or a filter takes it: [`js::is_truthy`](crate::js::is_truthy).
+    /// Returns `true` if the expression's value is true as a guard or a filter takes it:
+    /// [`js::is_truthy`](crate::js::is_truthy).
     ///
     /// # Errors
     /// As [`Expression::evaluate`].

@@ -3,8 +3,8 @@
 use crate::ir::WorkflowIr;
 use opcell_types::value::{Map, Text, Value};
 
-/// What is wrong with the end of a workflow that completed with this handoff: it has a terminal contract, and its text
-/// does not keep it. `None` where there is nothing to say.
+/// Returns what is wrong with the end of a workflow that completed with this handoff: it has a terminal contract, and
+/// its text does not keep it. `None` where there is nothing to say.
 #[must_use]
 pub fn unkept(ir: &WorkflowIr, handoff: Option<&Value>) -> Option<&'static str> {
     (ir.terminal_contract.is_some() && handoff.is_none()).then_some(

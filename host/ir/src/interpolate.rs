@@ -33,7 +33,7 @@ fn reference(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Interpolation {
-    /// Whether a text has a reference in it (an escaped one counts: it must be unescaped).
+    /// Returns `true` if a text has a reference in it (an escaped one counts: it must be unescaped).
     #[must_use]
     pub fn is_in(text: &str) -> bool {
         text.match_indices("${").any(|(at, _)| text.get(at..).and_then(reference).is_some())
@@ -148,8 +148,7 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// How a value prints inside a text: null and undefined as nothing, scalars as JavaScript prints them, aggregates as
-/// JSON.
+/// Prints a value inside a text: null and undefined as nothing, scalars as JavaScript prints them, aggregates as JSON.
 #[must_use]
 pub fn stringify(value: &Value) -> Cow<'_, str> {
     match value {
@@ -160,8 +159,8 @@ pub fn stringify(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// How WorkflowSkill reads an authored value: a text that starts with `$$` loses one `$` and is otherwise taken as it
-/// is; a text with `${…}` is an interpolation; a text that starts with `$` is an expression; everything else,
+/// Reads an authored value as WorkflowSkill does: a text that starts with `$$` loses one `$` and is otherwise taken as
+/// it is; a text with `${…}` is an interpolation; a text that starts with `$` is an expression; everything else,
 /// aggregates whole, is itself.
 #[must_use]
 pub fn value_spec(value: &Value) -> ValueSpec {

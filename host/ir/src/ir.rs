@@ -60,7 +60,7 @@ pub struct WorkflowIr {
     /// One sentence for people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether models see it in their list of workflows.
+    /// `true` if models see it in their list of workflows.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub advertise: bool,
     /// The rules in which languages differ.
@@ -86,7 +86,7 @@ pub struct WorkflowIr {
     pub entry: Option<StepName>,
     /// At least one, in authored order.
     pub steps: Vec<Step>,
-    /// What the terminal text must contain.
+    /// The contract that the terminal text must keep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal_contract: Option<TerminalContract>,
     /// Ceilings of a whole run.
@@ -121,19 +121,19 @@ fn is_false(b: &bool) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Dialect {
-    /// How a value prints inside a text.
+    /// The printing of a value inside a text.
     pub printing: Printing,
-    /// How a run goes on after its last step, a skipped step or a failure.
+    /// The rule by which a run continues after its last step, a skipped step or a failure.
     pub lifecycle: Lifecycle,
-    /// What `${…}` in a text means.
+    /// The meaning of `${…}` in a text.
     #[serde(skip_serializing_if = "is_default")]
     pub references: References,
-    /// What a step has to say of itself.
+    /// The declarations that a step has to make.
     #[serde(skip_serializing_if = "is_default")]
     pub declarations: Declarations,
 }
 
-/// What `${…}` in a text means.
+/// The meaning of `${…}` in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum References {
@@ -144,19 +144,19 @@ pub enum References {
     Paths,
 }
 
-/// What a step has to say of itself.
+/// The declarations that a step has to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Declarations {
     /// Everything: what it yields, what a session asks, and the tool through which it reads its skills.
     #[default]
     Explicit,
-    /// What it leaves out follows from its form.
+    /// A declaration that is left out follows from the form.
     Implied,
 }
 
 impl Dialect {
-    /// What a document calls a limit of its run.
+    /// Returns the name that a document has for a limit of its run.
     #[must_use]
     pub fn limit_key(self, limit: &str) -> std::borrow::Cow<'_, str> {
         match (self.printing, limit) {
@@ -168,7 +168,7 @@ impl Dialect {
     }
 }
 
-/// How a value that is not a string prints inside a text.
+/// The printing of a value that is not a string inside a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Printing {
@@ -181,7 +181,7 @@ pub enum Printing {
     Go,
 }
 
-/// What a run does with values and failures around a step.
+/// The treatment of values and failures around a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lifecycle {
@@ -224,15 +224,15 @@ pub struct Artifact {
     /// MIME type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it contains.
+    /// A description of its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What setting it again does.
+    /// The effect of setting it again.
     #[serde(default)]
     pub mode: ArtifactMode,
 }
 
-/// What setting an artifact again does.
+/// The effect of setting an artifact again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtifactMode {
@@ -268,7 +268,7 @@ pub struct RunLimits {
 }
 
 impl RunLimits {
-    /// Whether no ceiling is set.
+    /// Returns `true` if no ceiling is set.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
@@ -318,7 +318,7 @@ pub struct StepLimits {
 }
 
 impl StepLimits {
-    /// Whether no ceiling is set.
+    /// Returns `true` if no ceiling is set.
     #[must_use]
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
@@ -332,7 +332,7 @@ impl From<StepLimits> for RunLimits {
     }
 }
 
-/// What the text that a workflow ends with must contain.
+/// The content that the text at the end of a workflow must have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TerminalContract {
@@ -340,7 +340,7 @@ pub struct TerminalContract {
     pub handoff: HandoffContract,
 }
 
-/// How handoff data is found in a text.
+/// The place of handoff data in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum HandoffContract {
@@ -354,7 +354,7 @@ pub enum HandoffContract {
 pub struct Step {
     /// Unique within the workflow.
     pub name: StepName,
-    /// What the step executes.
+    /// The form, which says how the step executes.
     #[serde(flatten)]
     pub form: Form,
     /// One sentence for people.
@@ -375,7 +375,7 @@ pub struct Step {
     /// Repeats failed attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// What a failure does to the run.
+    /// The effect of a failure on the run.
     #[serde(default, skip_serializing_if = "OnError::is_fail")]
     pub on_error: OnError,
     /// Wall time of one attempt, in milliseconds.
@@ -384,7 +384,7 @@ pub struct Step {
     /// Ceilings of all that the step does; the step fails when one is reached.
     #[serde(default, skip_serializing_if = "StepLimits::is_unlimited")]
     pub limits: StepLimits,
-    /// What the step may use, narrower than its plugin's grant.
+    /// The capabilities that the step may use, narrower than its plugin's grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<CapabilityNarrowing>,
     /// The step-local output surface, by key.
@@ -399,24 +399,24 @@ pub struct Step {
     /// Outcome to transition, in authored order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<Route>,
-    /// How often the step may be entered by any path before entering it again fails.
+    /// The number of times the step may be entered by any path before entering it again fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u64>,
     /// Entries into the step after which `on-max-visits` is entered instead (PromptPack RFC 0009).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_visits: Option<u64>,
-    /// Where to go instead, once.
+    /// The step to go to instead, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_max_visits: Option<StepName>,
     /// Entering the step ends the run once it has run, whatever `on` says.
     #[serde(default, skip_serializing_if = "is_false")]
     pub terminal: bool,
-    /// What the document says about keeping the state (PromptPack RFC 0005): a hint, since every step is journaled.
+    /// The document's hint about keeping the state (PromptPack RFC 0005); every step is journaled regardless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence: Option<Persistence>,
 }
 
-/// What a document says about keeping a state.
+/// A document's hint about keeping a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
@@ -452,7 +452,7 @@ pub struct Retry {
     pub backoff: f64,
 }
 
-/// What a step's failure does to the run.
+/// The effect of a step's failure on the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnError {
@@ -469,8 +469,8 @@ impl OnError {
     }
 }
 
-/// What a step may use, narrower than its plugin's grant; `None` leaves a kind as granted, an empty list takes all of
-/// it away.
+/// The capabilities that a step may use, narrower than its plugin's grant; `None` leaves a kind as granted, an empty
+/// list takes all of it away.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct CapabilityNarrowing {

@@ -119,7 +119,7 @@ fn write_text(value: &Value, out: &mut String) {
 }
 
 /// The largest integer up to which every integer is a double of its own.
-pub(crate) const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+pub const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Integers in full, where JavaScript would round them to a double: an identifier is never another one.
 pub(crate) fn write_number(n: Number, out: &mut String) {
@@ -240,8 +240,8 @@ pub fn compare_strings(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// What to compare in the place of a byte of UTF-8, so that texts order by UTF-16 code units: surrogates, which stand
-/// for four bytes from 0xF0, come before U+E000 and up, which begin with 0xEE and 0xEF.
+/// Returns the rank to compare in the place of a byte of UTF-8, so that texts order by UTF-16 code units: surrogates,
+/// which stand for four bytes from 0xF0, come before U+E000 and up, which begin with 0xEE and 0xEF.
 #[must_use]
 pub const fn byte_rank(byte: u8) -> u8 {
     if matches!(byte, 0xee | 0xef) { byte + 0x10 } else { byte }

@@ -2,7 +2,8 @@
 
 pub use opcell_types::Outcome;
 
-/// Whether a text names a session profile: `[A-Za-z0-9][A-Za-z0-9._-]*`, unqualified, and not the command word `clear`.
+/// Returns `true` if a text names a session profile: `[A-Za-z0-9][A-Za-z0-9._-]*`, unqualified, and not the command
+/// word `clear`.
 #[must_use]
 pub fn is_profile_name(name: &str) -> bool {
     name != "clear"

@@ -28,8 +28,8 @@ pub enum PredicateError {
     UnknownOp(String),
 }
 
-/// Whether a predicate holds. A reference that gives nothing counts as null, except for `exists`.
-/// Recursion is bounded by the depth that JSON parsing admits.
+/// Evaluates a predicate. A reference that gives nothing counts as null, except for `exists`. Recursion is bounded by
+/// the depth that JSON parsing admits.
 ///
 /// # Errors
 /// When values cannot be compared in this way.
@@ -57,7 +57,7 @@ pub fn evaluate(predicate: &Predicate, scope: Scope<'_>) -> Result<bool, Predica
     }
 }
 
-/// What a reference gives, with or without its `${…}`.
+/// Returns the value of a reference, with or without its `${…}`.
 fn find<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
     resolve_path(strip(path).unwrap_or(path), scope)
 }

@@ -1,4 +1,4 @@
-//! How a value prints inside a text, where it is not a string itself.
+//! The printing of values that are not strings inside a text.
 //!
 //! psi prints EDN, the way Clojure's `str` does: a string as it is, null as nothing, `true` and `false` as words, and
 //! everything else in its printed form, `["i-1" "i-2"]` and `{:ticket 123}`. An object's keys print as keywords where
@@ -75,7 +75,7 @@ pub fn edn_form(value: &Value) -> String {
     out
 }
 
-/// Whether a key can be written as an EDN keyword and read back.
+/// Returns `true` if a key can be written as an EDN keyword and read back.
 fn is_keyword(key: &str) -> bool {
     let mut parts = key.splitn(2, '/');
     parts.all(|part| {
@@ -121,7 +121,8 @@ pub fn json(value: &Value) -> String {
 }
 
 /// A double as Clojure prints it: `1.0`, `0.25`, `1.0E10`, `##Inf`.
-pub(crate) fn double(n: f64) -> String {
+#[must_use]
+pub fn double(n: f64) -> String {
     if n.is_nan() {
         return "##NaN".to_owned();
     }
@@ -141,7 +142,8 @@ pub(crate) fn double(n: f64) -> String {
 }
 
 /// A string in quotes, escaped as Clojure does.
-pub(crate) fn quoted(text: &str) -> String {
+#[must_use]
+pub fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -5,7 +5,7 @@ use opcell_types::Value;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What references see.
+/// The values that references see.
 #[derive(Debug, Clone, Copy)]
 pub struct Scope<'a> {
     /// `${input…}`.
@@ -20,7 +20,7 @@ pub struct Scope<'a> {
 pub struct ReferenceError(pub Vec<String>);
 
 impl ReferenceError {
-    /// What they look for in the input, each as its dotted path in there.
+    /// Returns the paths that they look for in the input, each dotted as in there.
     pub fn in_input(&self) -> impl Iterator<Item = &str> {
         let paths = self.0.iter().filter_map(|reference| strip(reference));
         paths.filter_map(|path| path.strip_prefix("input."))
@@ -54,7 +54,7 @@ pub(crate) fn embedded(text: &str) -> impl Iterator<Item = (std::ops::Range<usiz
     EMBEDDED.captures_iter(text).filter_map(|found| Some((found.get(0)?.range(), found.get(1)?.as_str())))
 }
 
-/// What a dotted path gives. Only objects are entered: there is no index into an array.
+/// Returns the value of a dotted path. Only objects are entered: there is no index into an array.
 #[must_use]
 pub fn resolve_path<'s>(path: &str, scope: Scope<'s>) -> Option<&'s Value> {
     let mut segments = path.split('.');

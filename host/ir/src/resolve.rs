@@ -1,4 +1,4 @@
-//! What references, templates and contributions give when a step starts: pure functions over what the run has so far.
+//! The values of references, templates and contributions when a step starts: pure functions over the values of the run.
 //!
 //! Owns: path walking, projections, conversations, arguments and dynamic targets. Must not know: how a run stores its
 //! results (that is [`Scope`]), models, or plugins.
@@ -22,13 +22,13 @@ use indexmap::IndexMap;
 use opcell_types::value::{MAX_BYTES, Map, Value};
 use std::sync::Arc;
 
-/// What a run has so far, as one step sees it.
+/// The values of a run, as one step sees them.
 pub trait Scope {
-    /// What this invocation of the workflow was given.
+    /// Returns the input of this invocation of the workflow.
     fn input(&self) -> &Value;
     /// The request that started it all, as this invocation sees it.
     fn original(&self) -> &Value;
-    /// What a conversation hands over; see [`SourceRef::Handover`].
+    /// Returns the message that a conversation hands over; see [`SourceRef::Handover`].
     fn handover(&self) -> Value {
         self.input().clone()
     }
@@ -36,14 +36,14 @@ pub trait Scope {
     fn output(&self, step: &str, prompt: Option<&str>, key: &str) -> Option<Value>;
     /// A field of a step's yielded value; `None` when the step has not run.
     fn yielded(&self, step: &str, field: &str) -> Option<Value>;
-    /// Which of `data` and `text` the yielded value of a step is, known only to the run: a delegate yields what its
+    /// Returns the kind of a step's yielded value, `data` or `text`, known only to the run: a delegate yields what its
     /// callee does.
     fn yields(&self, _step: &str) -> Option<&'static str> {
         None
     }
     /// A run-scoped named value; `None` when it is not set.
     fn artifact(&self, name: &str) -> Option<Value>;
-    /// Whether an output is declared as structured: a path that it lacks is then an error, not null.
+    /// Returns `true` if an output is declared as structured: a path that it lacks is then an error, not null.
     fn is_structured(&self, _step: &str, _key: &str) -> bool {
         false
     }
@@ -51,7 +51,7 @@ pub trait Scope {
     fn print(&self, value: &Value) -> String {
         print::edn(value)
     }
-    /// What an expression gives.
+    /// Evaluates an expression.
     ///
     /// # Errors
     /// What is wrong with the expression; a scope without expressions refuses all of them.
@@ -61,7 +61,7 @@ pub trait Scope {
             problem: "expressions have no meaning here".to_owned(),
         })
     }
-    /// What a text with `${…}` references gives.
+    /// Renders a text with `${…}` references.
     ///
     /// # Errors
     /// As [`Scope::expression`].
@@ -83,7 +83,7 @@ pub enum ResolveError {
         step: Arc<str>,
         /// Its output.
         output: Arc<str>,
-        /// What the output is.
+        /// The kind of the output.
         found: &'static str,
     },
     /// A path that a structured output lacks.
@@ -103,9 +103,9 @@ pub enum ResolveError {
     OtherYield {
         /// The step.
         step: Arc<str>,
-        /// What was asked for.
+        /// The requested field.
         field: Arc<str>,
-        /// What there is.
+        /// The kind of the value.
         kind: &'static str,
     },
     /// A template variable whose path leads nowhere.
@@ -113,7 +113,7 @@ pub enum ResolveError {
     Unresolved {
         /// The variable.
         name: Arc<str>,
-        /// What the path starts from.
+        /// The start of the path.
         what: String,
         /// The path from there, as a document writes it.
         path: String,
@@ -121,7 +121,7 @@ pub enum ResolveError {
     /// A dynamic target that is not `{:type :workflow-ref :name "…"}`.
     #[error("Dynamic delegate target must resolve to a workflow reference; got {found}")]
     NotAWorkflowRef {
-        /// What it resolved to.
+        /// The value it resolved to.
         found: String,
     },
     /// A template token without a binding.
@@ -139,7 +139,7 @@ pub enum ResolveError {
     /// A projection of something that is not a list of messages.
     #[error("A projection needs a transcript; got {found}")]
     NotATranscript {
-        /// What it is instead.
+        /// The kind that it has instead.
         found: &'static str,
     },
     /// References of a composition that give nothing.
@@ -150,7 +150,7 @@ pub enum ResolveError {
     Expression {
         /// The expression.
         text: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -170,6 +170,17 @@ impl ResolveError {
             Self::NotATranscript { .. } => "not-a-transcript",
             Self::Reference(_) => "unresolved-reference",
             Self::Expression { .. } => "expression-failed",
+        }
+    }
+
+    /// The message about an input of a step, as the sequential lifecycle has it (WorkflowSkill 0.5.0).
+    #[must_use]
+    pub fn of_input(&self, step: &str, input: &str) -> String {
+        match self {
+            Self::Expression { text, problem } => {
+                format!("Step \"{step}\" input \"{input}\": failed to resolve expression {text}: {problem}")
+            }
+            other => format!("Step \"{step}\" input \"{input}\": {other}"),
         }
     }
 }
@@ -244,7 +255,7 @@ fn part(
     Ok(walk(whole, path).cloned())
 }
 
-/// What a reference starts from, for messages.
+/// Names the start of a reference, for messages.
 fn what(from: &SourceRef) -> String {
     match from {
         SourceRef::WorkflowInput | SourceRef::Handover => "the workflow input".to_owned(),
@@ -255,7 +266,7 @@ fn what(from: &SourceRef) -> String {
     }
 }
 
-/// Where a contribution takes its text from, for messages.
+/// Names the source of a contribution's text, for messages.
 #[must_use]
 pub fn origin(contribution: &Contribution) -> String {
     match contribution {
@@ -385,8 +396,8 @@ impl ConversationPart {
         Some(Self { role: role.into(), message: value.clone() })
     }
 
-    /// What the message says: its content, or its text blocks joined by line breaks. `None` when it holds anything
-    /// else.
+    /// Returns the text of the message: its content, or its text blocks joined by line breaks. `None` when it holds
+    /// anything else.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         match self.message.get("content")? {
@@ -538,7 +549,7 @@ pub fn args(specs: &IndexMap<Arc<str>, ValueSpec>, scope: &impl Scope) -> Result
     specs.iter().map(|(name, spec)| Ok((name.into(), made.counted(spec, value(spec, scope)?)?))).collect()
 }
 
-/// What a delegated workflow is asked: text, or an object of named values.
+/// Resolves the request to a delegated workflow: text, or an object of named values.
 ///
 /// # Errors
 /// As [`render`] and [`args`].
@@ -551,7 +562,7 @@ pub fn prompt_string(prompt: &PromptString, scope: &impl Scope) -> Result<Value,
     }
 }
 
-/// What a delegated workflow sees as its original: the array of what the context gives, in order, null included.
+/// Resolves the original of a delegated workflow: the array of the values of its context, in order, null included.
 ///
 /// # Errors
 /// As [`source`] and [`render`].

@@ -8,19 +8,19 @@ use crate::ir::RunLimits;
 
 /// States and the events that lead from one to another.
 pub trait EventTable {
-    /// Whether there is such a state.
+    /// Returns `true` if there is such a state.
     fn has_state(&self, state: &str) -> bool;
-    /// Whether a run that is in this state has nowhere to go.
+    /// Returns `true` if no event leads out of this state.
     fn is_terminal(&self, state: &str) -> bool;
-    /// Where an event leads from a state, visits not yet considered.
+    /// Returns the target of an event in a state, visits not yet considered.
     fn target(&self, state: &str, event: &str) -> Option<&str>;
     /// The events of a state, sorted.
     fn events(&self, state: &str) -> Vec<&str>;
-    /// How often a state may be entered.
+    /// Returns the limit on the visits of a state.
     fn visit_limit(&self, state: &str) -> Option<VisitLimit<'_>>;
 }
 
-/// How often a state may be entered, and where to go instead.
+/// The number of times a state may be entered, and the state to go to instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisitLimit<'a> {
     /// Entries, at least 1.
@@ -29,7 +29,7 @@ pub struct VisitLimit<'a> {
     pub instead: Option<&'a str>,
 }
 
-/// What a run has used so far.
+/// The usage of a run so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Entries into states, the first one included.
@@ -40,7 +40,7 @@ pub struct Usage {
     pub elapsed_seconds: u64,
 }
 
-/// Which limit of a run is reached.
+/// A limit that a run has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     /// Entries into states.
@@ -68,9 +68,9 @@ impl LimitKind {
 pub struct LimitReached {
     /// The limit that was reached.
     pub limit: LimitKind,
-    /// What was used.
+    /// The amount that was used.
     pub current: u64,
-    /// What was allowed.
+    /// The amount that was allowed.
     pub max: u64,
 }
 
@@ -107,14 +107,26 @@ pub enum Refusal<'a> {
     MaxVisits {
         /// The state that the event named.
         target: &'a str,
-        /// How often it was entered.
+        /// The number of times it was entered.
         visits: u64,
-        /// How often it may be.
+        /// The number of times it may be entered.
         max: u64,
     },
 }
 
-/// Short, and with what only the refusal knows.
+impl Refusal<'_> {
+    /// The reason of the failure that the refusal becomes.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::MaxVisits { .. } => "max-visits-exceeded",
+            Self::Terminal => "terminal-state",
+            Self::Limit(_) | Self::UnknownState | Self::UnknownEvent => "no-match",
+        }
+    }
+}
+
+/// The message, in the words of PromptPack, whose rule it is.
 impl std::fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -152,7 +164,7 @@ pub fn check_limits(limits: &RunLimits, usage: Usage) -> Result<(), LimitReached
     .map_or(Ok(()), Err)
 }
 
-/// Where an event leads.
+/// Routes an event to its target.
 ///
 /// # Errors
 /// The first check that fails, in PromptPack's order.
@@ -174,7 +186,7 @@ pub fn route_event<'a>(
     admit(table, table.target(state, event).ok_or(Refusal::UnknownEvent)?, visits)
 }
 
-/// Whether a state may be entered once more, and what is entered in its place when it may not.
+/// Admits one more visit of a state, or returns the state that is entered in its place when it may not be.
 ///
 /// # Errors
 /// When it was entered as often as it may be, and names no other.

@@ -69,7 +69,7 @@ impl SourceFile {
         })
     }
 
-    /// What diagnostics call the file.
+    /// Returns the file's name in diagnostics.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -99,7 +99,7 @@ impl SourceFile {
     }
 }
 
-/// Where the parts of a compiled document stand in its source. Keys are paths into the IR's JSON,
+/// The places of the parts of a compiled document in its source. Keys are paths into the IR's JSON,
 /// `steps[0].session.model`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMap {

@@ -2,6 +2,7 @@
 //! workflow offers them and answers their calls.
 
 use opcell_types::Value;
+use std::{borrow::Cow, fmt::Write as _};
 
 /// The name of the tool that raises an event of the state.
 pub const TRANSITION_TOOL: &str = "workflow__transition";
@@ -9,13 +10,16 @@ pub const TRANSITION_TOOL: &str = "workflow__transition";
 /// The name of the tool that sets an artifact.
 pub const ARTIFACT_TOOL: &str = "workflow__set_artifact";
 
+/// The name of the tool that reads a skill of the document (PromptPack RFC 0008).
+pub const SKILL_TOOL: &str = "skill__activate";
+
 /// A tool as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateTool {
-    /// What the model calls.
+    /// The name that the model calls.
     pub name: &'static str,
-    /// What it does.
-    pub description: &'static str,
+    /// The description of its effect.
+    pub description: Cow<'static, str>,
     /// JSON Schema of its arguments.
     pub parameters: Value,
 }
@@ -25,8 +29,10 @@ pub struct StateTool {
 pub fn transition<T: AsRef<str>>(events: &[T]) -> StateTool {
     StateTool {
         name: TRANSITION_TOOL,
-        description: "Transition the workflow to a new state by triggering an event. Use this when the conversation requires \
-                      escalation, resolution, or any state change.",
+        description:
+            "Transition the workflow to a new state by triggering an event. Use this when the conversation requires \
+                      escalation, resolution, or any state change."
+                .into(),
         parameters: object([
             ("event", choice(events, "The workflow event to trigger.")),
             ("context", text("Summary of relevant context to carry forward.")),
@@ -39,12 +45,27 @@ pub fn transition<T: AsRef<str>>(events: &[T]) -> StateTool {
 pub fn artifact<T: AsRef<str>>(names: &[T]) -> StateTool {
     StateTool {
         name: ARTIFACT_TOOL,
-        description: "Set a workflow artifact value. Artifacts persist across state transitions.",
+        description: "Set a workflow artifact value. Artifacts persist across state transitions.".into(),
         parameters: object([
             ("name", choice(names, "The artifact name to set.")),
             ("value", text("The artifact value.")),
         ]),
     }
+}
+
+/// The tool that reads one of these skills, each a name and a description; `None` without any.
+pub fn skill<'a>(skills: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<StateTool> {
+    let mut description = "Activate a skill to load its instructions.\n".to_owned();
+    let mut names = Vec::new();
+    for (name, about) in skills {
+        let _ = write!(description, "\n- {name}: {about}");
+        names.push(name);
+    }
+    (!names.is_empty()).then(|| StateTool {
+        name: SKILL_TOOL,
+        description: description.into(),
+        parameters: object([("name", choice(&names, "Name of the skill to activate."))]),
+    })
 }
 
 fn choice<T: AsRef<str>>(of: &[T], description: &str) -> Value {

@@ -35,7 +35,7 @@ pub fn tokens<'a>(text: &'a str, is_bound: impl Fn(&str) -> bool) -> Vec<Token<'
     found
 }
 
-/// What would be a token but for blanks around its name, `{{ name }}`, each once, in order.
+/// Returns the texts that would be tokens but for blanks around their names, `{{ name }}`, each once, in order.
 pub fn spaced_tokens(text: &str, is_bound: impl Fn(&str) -> bool) -> Vec<&str> {
     let mut found = Vec::new();
     let mut at = 0;

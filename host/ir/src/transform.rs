@@ -11,7 +11,7 @@ use opcell_types::value::{self, Array, Number, NumberKind, Object, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cmp::Ordering};
 
-/// What a map makes of each element: texts that start with `$` are expressions, objects are made field by field,
+/// The shape that a map gives each element: texts that start with `$` are expressions, objects are made field by field,
 /// everything else (arrays whole) is taken as it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Value", into = "Value")]
@@ -154,7 +154,7 @@ pub fn apply(operation: &TransformOperation, items: &[Value], context: &Context<
     within(operation, items, context, Bounds { steps: None, bytes: u64::MAX })
 }
 
-/// What a transform, or a part of one, may do and make.
+/// The bounds on the work and the size of a transform, or of a part of one.
 #[derive(Clone, Copy)]
 struct Bounds {
     /// Steps of its expressions; without it they are not counted.
@@ -245,7 +245,7 @@ fn part(
     }
 }
 
-/// What an element sorts by.
+/// The key by which an element sorts.
 #[derive(Debug, Clone, PartialEq)]
 enum Key<'a> {
     Number(Number),

@@ -1,4 +1,4 @@
-//! Whether an IR is one that can run: its shape first, then what its parts mean together.
+//! Validation of an IR: its shape first, then the meaning of its parts together.
 //!
 //! The rules, their codes and their messages are psi's (`psi.workflow-runtime.ir`). They hold for documents of every
 //! language; the ones about what a step must declare (`:yields`, prompts, the `read` tool for skills) hold where the
@@ -85,7 +85,7 @@ struct StepCheck<'a> {
     step: &'a Step,
     position: usize,
     index: &'a HashMap<&'a str, (usize, &'a Step)>,
-    /// Whether the step has to say everything of itself.
+    /// `true` if the step has to declare everything.
     explicit: bool,
     found: &'a mut Vec<Diagnostic>,
 }
@@ -307,7 +307,7 @@ impl StepCheck<'_> {
         }
     }
 
-    /// What is wrong with a `:prompt` reference apart from its order; true when nothing is.
+    /// Checks a `:prompt` reference apart from its order; returns `true` when nothing is wrong.
     fn prompt_reference(&mut self, path: &str, target: &Step, group: &str, output: &str) -> bool {
         const SURFACES: [&str; 2] = ["final-llm-reply", "transcript"];
         let name = &target.name;

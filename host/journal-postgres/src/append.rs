@@ -20,8 +20,8 @@ const GROUP: usize = 256;
 /// Transactions under way at once: one gathers while another waits for the disk.
 const FLUSHERS: usize = 2;
 
-/// How long a broken connection is replaced before an append fails, and the pauses between attempts: first, and at
-/// most.
+/// The time for which a broken connection is replaced before an append fails, and the pauses between attempts: first,
+/// and at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -37,7 +37,7 @@ impl Job {
         self.last + self.append.records.len().cast_signed() as i64
     }
 
-    /// Whether there is nothing but records and how the run stands, and the run goes on.
+    /// Returns `true` if there are only records and a state, and the run continues.
     fn is_plain(&self) -> bool {
         let Append { records, state, snapshot, inbox, .. } = &self.append;
         let ends = state.as_ref().is_some_and(|state| state.ended);
@@ -404,7 +404,7 @@ impl Flusher {
         rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }
 
-    /// What became of each append. Those that were not written are looked at again, to say why.
+    /// Returns the result of each append. Those that were not written are looked at again, to say why.
     async fn results(
         &self,
         group: &[Job],

@@ -13,7 +13,7 @@ const CONNECTIONS: usize = 4;
 pub struct Beside {
     pool: Pool,
     schema: Arc<str>,
-    /// What only looks at the journal's tables keeps no run from others when the journal is gone.
+    /// A weak lease: a reader of the journal's tables keeps no run from others when the journal is gone.
     lease: Weak<Lease>,
 }
 

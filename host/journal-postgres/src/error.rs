@@ -3,7 +3,7 @@
 use opcell_journal::JournalError;
 use std::{error::Error as _, sync::Arc};
 
-/// What went wrong, and whether trying again with another connection can help.
+/// An error of the server, and whether trying again with another connection can help.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -19,7 +19,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether another connection may do better.
+    /// Returns `true` if another connection may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Connection(_))

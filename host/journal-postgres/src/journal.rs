@@ -31,7 +31,8 @@ use tokio_postgres::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long reading tries again after a broken connection, and the pauses between attempts: first, and at most.
+/// The time for which reading tries again after a broken connection, and the pauses between attempts: first, and at
+/// most.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 

@@ -4,7 +4,7 @@ use crate::{error::ServerError, settings::Settings};
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use std::time::Duration;
 
-/// How long to wait for a free connection of the pool, and for the server to accept one.
+/// The time to wait for a free connection of the pool, and for the server to accept one.
 const CONNECT: Duration = Duration::from_secs(30);
 
 /// A pool of connections to the server that the settings name; none is made yet.

@@ -32,12 +32,12 @@ pub(crate) fn snapshot_checksum(run: &str, snapshot: &Snapshot) -> Vec<u8> {
     checksum(run, [snapshot.seq.cast_signed(), i64::from(snapshot.version), 0], ["snapshot", &snapshot.payload])
 }
 
-/// What a reading found.
+/// The result of a reading.
 #[derive(Default)]
 pub(crate) struct Read {
     /// Up to the first that is not what was written.
     pub records: Vec<Record>,
-    /// What is wrong with that one.
+    /// The damage of that record.
     pub broken: Option<String>,
     /// Good records after it; they are counted, not given.
     pub after: u64,
@@ -71,7 +71,7 @@ pub(crate) fn good_records(run: &str, after: u64, rows: &[Row]) -> Result<Read, 
     Ok(found)
 }
 
-/// Whether records follow the last one and each other.
+/// Checks whether records follow the last one and each other.
 pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(), JournalError> {
     match (last + 1..).zip(records).find(|(expected, record)| record.seq != *expected) {
         Some((expected, record)) => Err(JournalError::OutOfOrder { run: run.clone(), last, expected, got: record.seq }),

@@ -61,7 +61,7 @@ CREATE TABLE version (version integer NOT NULL);
 INSERT INTO version VALUES (1);
 ";
 
-/// What a database holds.
+/// The schema that a database holds.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// Tables of this schema, perhaps just made.

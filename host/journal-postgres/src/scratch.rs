@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a server may take to start or to stop.
+/// The time that a server may take to start or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of its own; it stops, and its folder goes, when this is dropped.
@@ -65,7 +65,7 @@ impl Server {
         format!("postgres://opcell@127.0.0.1:{}/postgres?sslmode=disable", self.port)
     }
 
-    /// Where it listens on this machine.
+    /// Returns the port at which it listens on this machine.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port

@@ -1,11 +1,11 @@
-//! Where the server is, and how to speak to it.
+//! The address of the server, and the way to speak to it.
 
 use rustls::{ClientConfig, RootCertStore};
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc, time::Duration};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How to reach a journal on PostgreSQL: a URL that libpq would take, with a few options of our own in its query.
+/// The settings of a journal on PostgreSQL: a URL that libpq would take, with a few options of our own in its query.
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
@@ -23,11 +23,11 @@ pub struct Settings {
     pub(crate) server: tokio_postgres::Config,
     /// The schema that holds the tables.
     pub schema: String,
-    /// Whether a pooler in transaction mode stands between: a connection is then ours for one transaction only.
+    /// `true` if there is a pooler in transaction mode: a connection is then ours for one transaction only.
     pub transaction_pooler: bool,
     /// The most connections of this process.
     pub connections: usize,
-    /// How long a process owns its runs without a sign of life.
+    /// The time for which a process owns its runs without a sign of life.
     pub lease: Duration,
     roots: Option<String>,
 }
@@ -116,7 +116,7 @@ impl FromStr for Settings {
     }
 }
 
-/// Whether no network lies between.
+/// Returns `true` if the connection crosses no network.
 fn is_local(server: &tokio_postgres::Config) -> bool {
     use tokio_postgres::config::Host;
     let addresses = server.get_hostaddrs();

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio_postgres::AsyncMessage;
 use tokio_util::sync::CancellationToken;
 
-/// How long to leave the server alone after a connection that broke.
+/// The pause before the server is asked again after a connection that broke.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The channel of a schema's wake-ups.

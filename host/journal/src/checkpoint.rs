@@ -22,7 +22,7 @@ const LONG: i64 = 1_000;
 /// Pages of a log that does not become longer: the writer moves them itself.
 const LONGEST: i64 = 16_000;
 
-/// How many have to share a transaction for it to matter that none of them waits.
+/// The number of jobs that have to share a transaction for it to matter that none of them waits.
 const MANY: usize = 8;
 
 /// The pause between two rounds of the thread: what is written again and again is moved once.

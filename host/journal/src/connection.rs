@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long to wait for another connection's transaction.
+/// The time to wait for another connection's transaction.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts to change how a file is written.
@@ -29,8 +29,9 @@ pub(crate) fn wait_for_others(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)
 }
 
-/// Where several open a new file at once, each reads it before it asks to be the only one. SQLite sees that none of
-/// them can wait for the others, and refuses without waiting: whoever is refused has to begin again.
+/// Turns on the write-ahead log. If several connections open a new file at once, each reads it before it asks to be the
+/// only one. SQLite sees that none of them can wait for the others, and refuses without waiting: whoever is refused has
+/// to begin again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let began = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! What every journal promises, as tests that any implementation runs: [`contract!`](crate::contract!) makes one test
+//! The promises of every journal, as tests that any implementation runs: [`contract!`](crate::contract!) makes one test
 //! of each.
 
 #![allow(
@@ -42,7 +42,7 @@ fn ended(status: &'static str) -> Option<RunState> {
     Some(RunState { status: status.into(), ended: true, due: None })
 }
 
-/// What was appended is read back in order.
+/// Records are read back in the order in which they were appended.
 pub async fn what_was_appended_is_read_back_in_order(journal: Arc<dyn Journal>) {
     let run: RunId = "r".into();
     let fence = journal.create(NewRun::empty(&run, "w", 5)).await.unwrap();

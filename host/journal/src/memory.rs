@@ -26,11 +26,11 @@ pub struct MemoryJournal {
 #[derive(Debug)]
 struct Runs {
     by_name: HashMap<RunId, Run>,
-    /// How many records of ended runs are kept.
+    /// The number of records of ended runs that are kept.
     keep: u64,
     /// Oldest first.
     ended: VecDeque<RunId>,
-    /// How many records they have.
+    /// The number of records that they have.
     ended_records: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Who drives a run: a process that holds the lock on a file of its own. The lock goes when the process does, however
-//! it goes.
+//! The owner of a run: the process that holds the lock on a file of its own. The lock goes when the process does,
+//! however it goes.
 
 use opcell_types::files::{Folder, Readers};
 use std::{
@@ -35,7 +35,7 @@ impl Owner {
         &self.name
     }
 
-    /// Whether anyone else has the store open.
+    /// Returns `true` if another process has the store open.
     pub(crate) fn has_company(&self) -> io::Result<bool> {
         for file in fs::read_dir(&self.directory)? {
             if file?.file_name().to_str().is_some_and(|name| name != self.name && self.is_alive(name)) {
@@ -45,8 +45,8 @@ impl Owner {
         Ok(false)
     }
 
-    /// Whether an owner still holds its lock. One whose file is gone is gone; one whose file cannot be read counts as
-    /// there.
+    /// Returns `true` if an owner still holds its lock. One whose file is gone is gone; one whose file cannot be read
+    /// counts as there.
     pub(crate) fn is_alive(&self, owner: &str) -> bool {
         if owner == self.name {
             return true;
@@ -76,7 +76,7 @@ impl Owner {
     }
 }
 
-/// Whether a name is one that [`Owner::new`] gives: `PID-UUID`.
+/// Returns `true` if a name is one that [`Owner::new`] gives: `PID-UUID`.
 fn is_name(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.len() <= 10 && text.bytes().all(|byte| byte.is_ascii_digit());
     name.split_once('-').is_some_and(|(process, id)| is_number(process) && uuid::Uuid::try_parse(id).is_ok())

@@ -1,4 +1,4 @@
-//! Whether what a process took from a journal is still its own.
+//! Ownership of what a process took from a journal.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -54,7 +54,7 @@ impl Ownership {
         }
     }
 
-    /// Whether no other process can own what was taken under it.
+    /// Returns `true` if no other process can own what was taken under it.
     #[must_use]
     pub fn is_held(&self) -> bool {
         let Some(leased) = &self.0 else { return true };

@@ -1,4 +1,4 @@
-//! Which runs of a journal: the question of a list that is read a page at a time.
+//! Queries of a journal's runs: a list that is read a page at a time.
 
 use crate::{
     record::{RunEntry, RunId},
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Which runs, for [`Journal::page`](crate::Journal::page). By default all of them.
+/// A query of runs, for [`Journal::page`](crate::Journal::page). By default all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunQuery {
     /// Only runs that are older than this one.
@@ -30,7 +30,7 @@ impl Default for RunQuery {
 }
 
 impl RunQuery {
-    /// Whether a run is one of those, its place in the list aside.
+    /// Returns `true` if a run matches the query, its place in the list aside.
     #[must_use]
     pub fn matches(&self, run: &RunEntry) -> bool {
         self.prefix.as_deref().is_none_or(|prefix| run.run.starts_with(prefix))
@@ -56,7 +56,7 @@ impl RunQuery {
     }
 }
 
-/// How many runs have which [status](RunEntry::status) at a moment, where each entry stands for so many.
+/// Counts runs by [status](RunEntry::status) at a moment, each entry with its number of runs.
 pub fn tally<'a>(runs: impl IntoIterator<Item = (&'a RunEntry, u64)>, now: i64) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for (run, count) in runs {

@@ -1,4 +1,4 @@
-//! What a journal holds.
+//! The entries of a journal.
 
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, fmt, ops::Deref, sync::Arc};
@@ -11,7 +11,7 @@ pub type RunId = Arc<str>;
 pub struct Record {
     /// Position in the run, from 1, without gaps.
     pub seq: u64,
-    /// What kind of event it is, kebab-case.
+    /// The kind of the event, kebab-case.
     pub kind: Cow<'static, str>,
     /// Version of the event's schema.
     pub version: u32,
@@ -26,7 +26,7 @@ pub trait LazyPayload: fmt::Debug + Send + Sync {
     /// The text; the same every time.
     fn text(&self) -> &str;
 
-    /// What the text is made of, for its writer to take back without reading the text.
+    /// Returns the source of the text, for its writer to take back without reading the text.
     fn source(&self) -> &dyn Any;
 }
 
@@ -88,7 +88,7 @@ impl Payload {
         }
     }
 
-    /// What the text would be made of, where it still exists and is a `T`.
+    /// Returns the source of the text, where it still exists and is a `T`.
     #[must_use]
     pub fn source<T: 'static>(&self) -> Option<&T> {
         match &self.0 {
@@ -145,7 +145,7 @@ impl fmt::Display for Fence {
 pub struct RunState {
     /// `running`, `suspended`, `completed`, …
     pub status: Cow<'static, str>,
-    /// Whether it has ended. Retention never touches a run that has not.
+    /// `true` if it has ended. Retention never touches a run that has not.
     pub ended: bool,
     /// When it can go on without anybody's doing, in microseconds since 1970: at once when that has passed. Absent: it
     /// has ended, or waits for someone.
@@ -166,20 +166,20 @@ pub struct RunEntry {
     pub run: RunId,
     /// The workflow's name.
     pub workflow: Arc<str>,
-    /// How it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// How many records it has.
+    /// The number of its records.
     pub records: u64,
     /// When it was made, in microseconds since 1970.
     pub created_at: i64,
     /// When its last record was written, in microseconds since 1970.
     pub updated_at: i64,
-    /// Whether a living process drives it.
+    /// `true` if a living process drives it.
     pub driven: bool,
 }
 
 impl RunEntry {
-    /// What [`Self::status`] can be.
+    /// All values of [`Self::status`].
     pub const STATUSES: [&str; 7] =
         ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
 
@@ -208,7 +208,7 @@ pub struct InboxMessage {
     pub id: u64,
     /// When it was posted, in microseconds since 1970.
     pub at: i64,
-    /// What it says.
+    /// The content of the message.
     pub payload: Arc<str>,
 }
 

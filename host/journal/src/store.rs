@@ -1,4 +1,4 @@
-//! What every journal does.
+//! The trait of all journals.
 
 use crate::{
     ownership::Ownership,
@@ -19,7 +19,7 @@ pub struct NewRun {
     pub at: i64,
     /// In order; the first one's `seq` is 1.
     pub records: Vec<Record>,
-    /// How the run stands after the last of them.
+    /// The state of the run after the last of them.
     pub state: RunState,
 }
 
@@ -40,7 +40,7 @@ pub struct Append {
     pub fence: Fence,
     /// In order; the first one's `seq` is one more than the run's last.
     pub records: Vec<Record>,
-    /// How the run stands after the last of them; absent: as before. A run that has ended has no owner any more.
+    /// The state of the run after the last of them; absent: as before. A run that has ended has no owner any more.
     pub state: Option<RunState>,
     /// The run's state after the last of them, as text, to be given back instead of the records up to it.
     pub snapshot: Option<Snapshot>,
@@ -59,7 +59,7 @@ pub struct Snapshot {
     pub payload: Arc<str>,
 }
 
-/// How much of a broken run may be given up to take it over.
+/// The part of a broken run that may be given up to take it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cut {
     /// Only a broken end. If intact records follow a broken one, the store was tampered with, and the operator has to
@@ -79,7 +79,7 @@ pub struct OpenedRun {
     pub snapshot: Option<Snapshot>,
     /// Every intact record after the snapshot, in order.
     pub records: Vec<Record>,
-    /// What was found broken after them, and cut.
+    /// The damage that was found after them, and cut.
     pub damage: Option<Damage>,
 }
 
@@ -88,13 +88,13 @@ pub struct OpenedRun {
 pub struct Damage {
     /// The last good record.
     pub last_good: u64,
-    /// How many records were cut.
+    /// The number of records that were cut.
     pub cut: u64,
-    /// What was wrong with the first of them.
+    /// The damage of the first of them.
     pub reason: String,
 }
 
-/// Which ended runs to keep. A run goes when either rule says so.
+/// The ended runs to keep. A run goes when either rule says so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
     /// The most ended runs; the newest stay.
@@ -104,14 +104,14 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Whether an ended run goes; `rank` counts ended runs from 1, the newest first.
+    /// Returns `true` if an ended run is to be deleted; `rank` counts ended runs from 1, the newest first.
     #[must_use]
     pub fn drops(&self, run: &RunEntry, rank: u64) -> bool {
         self.keep.is_some_and(|keep| rank > keep) || self.ended_after.is_some_and(|oldest| run.updated_at < oldest)
     }
 }
 
-/// Whether records follow the last one and each other.
+/// Checks whether records follow the last one and each other.
 pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(), JournalError> {
     match (last + 1..).zip(records).find(|(expected, record)| record.seq != *expected) {
         Some((expected, record)) => Err(JournalError::OutOfOrder { run: run.clone(), last, expected, got: record.seq }),
@@ -142,7 +142,7 @@ pub enum JournalError {
     Held {
         /// ID of the run.
         run: RunId,
-        /// Who drives it.
+        /// The owner of the run.
         owner: String,
     },
     /// Another owner has taken the run since.
@@ -172,7 +172,7 @@ pub enum JournalError {
         run: RunId,
         /// The last record before which nothing is broken.
         last_good: u64,
-        /// What is wrong with the next one.
+        /// The damage of the next record.
         reason: String,
         /// Intact records after it.
         behind: u64,
@@ -184,7 +184,7 @@ pub enum JournalError {
         run: RunId,
         /// The last good record.
         last_good: u64,
-        /// What is wrong after it.
+        /// The damage after it.
         reason: String,
     },
     /// The run has ended and takes no messages.
@@ -213,9 +213,9 @@ pub enum JournalError {
         run: RunId,
         /// The run's last record.
         last: u64,
-        /// What must come next.
+        /// The number that must come next.
         expected: u64,
-        /// What came.
+        /// The number that came.
         got: u64,
     },
     /// The store was written by a newer or an older version.
@@ -233,7 +233,7 @@ pub enum JournalError {
     Corrupt {
         /// File or address of the store.
         path: String,
-        /// What the check said.
+        /// The finding of the check.
         reason: String,
     },
     /// There is no such store, or it does not let this process in.
@@ -241,7 +241,7 @@ pub enum JournalError {
     Unreachable {
         /// File or address of the store, without secrets.
         place: String,
-        /// What the storage said.
+        /// The error of the storage.
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -301,14 +301,14 @@ impl JournalError {
 /// ```
 #[async_trait]
 pub trait Journal: Send + Sync {
-    /// Whether appending reads the records' payloads, so that whoever appends had better make the texts first. A
+    /// Returns `true` if appending reads the records' payloads, so that the caller had better make the texts first. A
     /// journal that does not lives as long as its process, and needs no snapshots either.
     fn reads_payloads(&self) -> bool {
         true
     }
 
-    /// Whether payloads may name values ([`Payload::values`](crate::Payload::values)), which the journal then keeps
-    /// once however many payloads and runs name them, as long as one of these runs is there.
+    /// Returns `true` if payloads may name values ([`Payload::values`](crate::Payload::values)), which the journal then
+    /// keeps once however many payloads and runs name them, as long as one of these runs is there.
     fn keeps_values(&self) -> bool {
         false
     }
@@ -376,8 +376,8 @@ pub trait Journal: Send + Sync {
         query.of(self.runs().await?)
     }
 
-    /// How many runs have which [status](RunEntry::status) at a moment, in microseconds since 1970. A journal that
-    /// cannot do better looks at every run.
+    /// Returns the number of runs of each [status](RunEntry::status) at a moment, in microseconds since 1970. A journal
+    /// that cannot do better looks at every run.
     ///
     /// # Errors
     /// The storage's.

@@ -1,4 +1,4 @@
-//! What an SQLite file is made of, beside what this program makes.
+//! The tables of an SQLite file, apart from those that this program makes.
 //!
 //! A file may come with a checkout. A trigger or a view in it is a program that runs when its table is used, a
 //! constraint or a virtual table one that runs when the file is checked: a store that has any of them is not opened.
@@ -6,7 +6,7 @@
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 
-/// What SQLite itself makes where someone has its statistics gathered.
+/// The tables that SQLite itself makes when its statistics are gathered.
 const STATISTICS: [&str; 2] =
     ["CREATE TABLE sqlite_stat1(tbl,idx,stat)", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"];
 
@@ -17,7 +17,7 @@ type Part = (String, String, String);
 #[derive(Debug)]
 pub struct Tables(BTreeSet<Part>);
 
-/// How the tables of a file differ from those that it should have.
+/// A difference between the tables of a file and those that it should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Difference {
     /// It has one more, or one that is defined otherwise.
@@ -53,7 +53,7 @@ fn shown(name: &str) -> String {
 }
 
 impl Tables {
-    /// What these statements make.
+    /// Returns the tables that these statements make.
     ///
     /// # Errors
     /// SQLite's.

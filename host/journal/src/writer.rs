@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 /// Maximum jobs of one transaction: enough to share the wait, few enough that no caller waits long.
 const GROUP: usize = 256;
 
-/// How long a transaction takes jobs: however long each of them is, no caller waits much longer for its commit.
+/// The time for which a transaction takes jobs: however long each of them is, no caller waits much longer for its
+/// commit.
 const LONGEST: Duration = Duration::from_millis(4);
 
 /// The longest that a transaction waits for those who shared the last one.
@@ -30,7 +31,7 @@ type Job = Box<dyn FnOnce(Result<&Connection, CommitError>) -> Done + Send>;
 struct Done {
     /// Tells whoever waits for it what came of the transaction.
     finish: Finish,
-    /// Whether it failed and could not be undone alone: nothing of its transaction may stay.
+    /// `true` if it failed and could not be undone alone: nothing of its transaction may stay.
     spoils: bool,
 }
 
@@ -71,7 +72,7 @@ impl Writer {
         Ok(Self { jobs, company })
     }
 
-    /// How many jobs shared the last transaction, and so are likely to share the next.
+    /// Returns the number of jobs that shared the last transaction, and so are likely to share the next.
     pub(crate) fn company(&self) -> usize {
         self.company.load(Ordering::Relaxed)
     }

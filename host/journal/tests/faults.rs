@@ -26,7 +26,7 @@ mod vfs {
         },
     };
 
-    /// What fails.
+    /// The operation that fails.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[repr(u8)]
     pub enum Fault {

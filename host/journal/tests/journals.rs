@@ -1,4 +1,4 @@
-//! What every journal does (`opcell_journal::contract`), and what the one in a file does as well.
+//! The promises of every journal (`opcell_journal::contract`), and those of the journal in a file.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
 #![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
@@ -51,7 +51,7 @@ async fn with_edited_records(path: &Path, sql: &str) {
     assert!(rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Where a small append of one of many runs is kept: in `arrivals` at first, later in `packs`.
+/// The place of a small append of one of many runs: in `arrivals` at first, later in `packs`.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Arrivals,

@@ -22,10 +22,10 @@ use tokio::{
 /// sends it waits, and that is what back-pressure is.
 const TAKEN: usize = 256;
 
-/// What a client waits for.
+/// The time that a client waits.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What runs have when the service ends.
+/// The time that runs have when the service ends.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The host of the moment. A request takes it once, and ends with the plugins that it began with.

@@ -1,5 +1,5 @@
-//! What two versions of a plugin differ in: what the newer one requests beyond the older, and what else of its surface
-//! has changed.
+//! The differences between two versions of a plugin: what the newer one requests beyond the older, and what else of its
+//! surface has changed.
 
 use opcell_sandbox::{inspect::Surface, limits::TABLE, manifest::Request};
 use opcell_types::Capability as Kind;
@@ -13,32 +13,32 @@ use std::fmt;
 pub enum Difference {
     /// The new version requests something more.
     Asks {
-        /// What it requests, such as `tool http.fetch`.
+        /// The request, such as `tool http.fetch`.
         capability: String,
         /// Why, as it says.
         reason: String,
     },
     /// The new version requests write access where the old one only read.
     Widens {
-        /// What it requests, such as `files repo`.
+        /// The request, such as `files repo`.
         capability: String,
         /// Why, as it says.
         reason: String,
     },
     /// The new version no longer requests something.
     Drops {
-        /// What it requested.
+        /// The request.
         capability: String,
     },
     /// An import, export or limit was added, removed or changed.
     Surface {
-        /// What has changed, in words.
+        /// The change, in words.
         what: String,
     },
 }
 
 impl Difference {
-    /// Whether the newer version requests what the older one did not.
+    /// Returns `true` if the newer version requests what the older one did not.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         matches!(self, Self::Asks { .. } | Self::Widens { .. })
@@ -56,7 +56,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a version differs in from an older one.
+/// Returns the differences of a version from an older one.
 #[must_use]
 pub fn differences(old: &Surface, new: &Surface) -> Vec<Difference> {
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Where the user keeps what no project and no grant reaches: keys, compiled code, consent, policy.
+//! The user's places that no project and no grant reaches: keys, compiled code, consent, policy.
 
 use opcell_registry::{
     signature::Keys,
@@ -41,13 +41,13 @@ impl Places {
         }
     }
 
-    /// Where compiled components and the key that vouches for them lie; none where either has no place.
+    /// Returns the places of compiled components and of the key that vouches for them; `None` where either has none.
     #[must_use]
     pub fn compiled(&self) -> Option<CachePlace> {
         Some(CachePlace { directory: self.cache.clone()?, keys: self.state.as_ref()?.join("keys") })
     }
 
-    /// Where plugins that were fetched for a project are: the folder that it carries along, then the user's.
+    /// Returns the store of plugins that were fetched for a project: the folder that it carries along, then the user's.
     #[must_use]
     pub fn store(&self, project: &Path) -> Store {
         let own = self.data.as_ref().map(|data| data.join("plugins"));

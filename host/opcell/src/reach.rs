@@ -1,4 +1,4 @@
-//! What a plugin may reach: for people who decide about it, on a terminal or on a page.
+//! The reach of a plugin: for people who decide about it, on a terminal or on a page.
 
 use crate::remedy;
 use opcell_sandbox::{Manifest, grants::Policy, limits::Unit, manifest::Request};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Reach {
     /// Its kind and name, such as `files repo`.
     pub capability: String,
-    /// Whether a cell of the plugin may use it.
+    /// `true` if a cell of the plugin may use it.
     pub allowed: bool,
     /// The reason that the plugin gives for its request, if it requests it.
     pub reason: Option<String>,
@@ -24,7 +24,7 @@ pub struct Reach {
     pub remedy: Option<String>,
 }
 
-/// What a plugin asks for or is granted, in the order of its manifest.
+/// Returns what a plugin requests or is granted, in the order of its manifest.
 #[must_use]
 pub fn reach(manifest: &Manifest, policy: &Policy) -> Vec<Reach> {
     let grants = policy.grants();

@@ -60,7 +60,7 @@ pub(crate) fn load_error(error: &LoadError) -> String {
     text
 }
 
-/// What makes a plugin of a file that is not one yet. `None` when no command does.
+/// Returns the remedy that makes a plugin of a file that is not one yet. `None` when no command does.
 #[must_use]
 pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
     match error {

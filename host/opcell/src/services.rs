@@ -1,4 +1,4 @@
-//! What the host does for the cells of one plugin: its tools, and where its messages go.
+//! The host's services for the cells of one plugin: its tools, and its log.
 
 use crate::stores::PluginStores;
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! What plugins keep from one call to the next, beside the journal: in a file, or on its server.
+//! The stores of plugins, beside the journal: in a file, or on its server.
 //!
 //! A store belongs to one plugin of one project, under the name that it was granted by, and to one run where the grant
 //! says so. A write and the record of it are one transaction: a call that is made again with the same idempotency key
@@ -69,7 +69,7 @@ mod postgres {
     }
 }
 
-/// Where stores are.
+/// The place of stores.
 #[derive(Debug, Clone)]
 enum Place {
     /// In a file that this user alone can read.
@@ -84,7 +84,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub struct PluginStores {
     place: Place,
-    /// Which project, among those that share the file.
+    /// The project, among those that share the file.
     project: Arc<str>,
     /// In turn, in the order in which cells ask: one that floods its store delays others by one request at a time.
     connection: Arc<tokio::sync::Mutex<Option<sqlite::Connection>>>,
@@ -165,7 +165,7 @@ struct Caller {
     run: String,
     /// Under which name this process drives the run, where others may drive it next.
     owner: Option<Arc<str>>,
-    /// What the call is recognised by when it is made again; `None` for a call outside of runs.
+    /// The key by which the call is recognised when it is made again; `None` for a call outside of runs.
     call: Option<String>,
 }
 
@@ -185,7 +185,7 @@ const ABANDONED: &str = "an earlier request of this call took too long, and its 
 struct Session {
     stores: PluginStores,
     caller: Arc<Caller>,
-    /// What the call was answered; `None` while a request is under way, and after one that was abandoned.
+    /// The call's recorded answers; `None` while a request is in flight, and after one that was abandoned.
     memory: Option<call::Memory>,
 }
 

@@ -36,12 +36,12 @@ const STEP_RESULT: usize = 4 << 20;
 /// A tool that a document calls by a name of its own.
 #[derive(Clone)]
 pub(crate) struct DocumentTool {
-    /// What is called.
+    /// The tool that is called.
     pub tool: Arc<dyn Tool>,
     origin: Origin,
 }
 
-/// Where a tool comes from.
+/// The origin of a tool.
 #[derive(Clone)]
 enum Origin {
     /// One of the host's own tools, by its name.
@@ -71,7 +71,7 @@ impl DocumentTool {
     }
 }
 
-/// What names in documents stand for.
+/// The targets of names in documents.
 #[derive(Clone, Default)]
 pub(crate) struct Tools {
     operations: IndexMap<String, String>,

@@ -1,4 +1,4 @@
-//! What starts runs, or sends them signals, without a person: schedules and webhooks of the project file.
+//! Triggers, which start runs or send them signals without a person: schedules and webhooks of the project file.
 //!
 //! This module says what a trigger is, and when a schedule is due; `opcell serve` asks it and acts. Whatever a trigger
 //! does has a key, so that two servers on one journal, or one that was killed, do it once.
@@ -15,7 +15,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use opcell_types::{Value, value::Map};
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
-/// What is later than this was missed: a server was not there, or a machine slept.
+/// The delay after which an instant counts as missed: a server was not there, or a machine slept.
 const LATE: Duration = Duration::from_secs(60);
 
 /// The most missed instants that are made up for, the newest ones.
@@ -30,15 +30,15 @@ pub const DEFAULT_WINDOW: Duration = Duration::from_secs(300);
 pub struct Trigger {
     /// Its name in the project.
     pub name: Arc<str>,
-    /// What sets it off.
+    /// The source that sets it off.
     pub source: TriggerSource,
-    /// What it does.
+    /// The action.
     pub action: TriggerAction,
-    /// What the run or the signal is given, whatever sets it off.
+    /// The input of the run or the data of the signal, whatever sets it off.
     pub input: Map,
 }
 
-/// What sets a trigger off.
+/// The source that sets a trigger off.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum TriggerSource {
@@ -48,7 +48,7 @@ pub enum TriggerSource {
     Webhook(Webhook),
 }
 
-/// What a trigger does.
+/// The action of a trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TriggerAction {
@@ -66,7 +66,7 @@ pub enum TriggerAction {
     },
 }
 
-/// How a trigger names a run.
+/// The name of the run that a trigger starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunName {
@@ -83,13 +83,13 @@ impl Trigger {
         format!("{}{instant}", self.scheduled_prefix()).into()
     }
 
-    /// How the IDs of all runs begin that the schedule starts.
+    /// Returns the prefix of the IDs of all runs that the schedule starts.
     #[must_use]
     pub fn scheduled_prefix(&self) -> String {
         format!("cron:{}:", self.name)
     }
 
-    /// How the IDs of all runs begin that the trigger starts.
+    /// Returns the prefix of the IDs of all runs that the trigger starts.
     #[must_use]
     pub fn run_prefix(&self) -> String {
         match self.source {
@@ -104,7 +104,7 @@ impl Trigger {
         run.strip_prefix(&self.scheduled_prefix())?.parse().ok()
     }
 
-    /// What a run or a signal is given for a request with this body.
+    /// Returns the input of a run, or the data of a signal, for a request with this body.
     ///
     /// # Errors
     /// When the body lacks something that the project file takes from it.
@@ -121,7 +121,7 @@ impl Trigger {
     }
 }
 
-/// Whether an ID belongs to runs that triggers start, so that no client may take it.
+/// Returns `true` if an ID belongs to runs that triggers start, so that no client may take it.
 #[must_use]
 pub fn is_trigger_run(run: &str) -> bool {
     run.starts_with("cron:") || run.starts_with("hook:")
@@ -136,8 +136,7 @@ pub struct Schedule {
     missed: Missed,
 }
 
-/// What happens with instants that no server was there for. An instant counts as missed when it is more than a minute
-/// past.
+/// The treatment of instants at which no server ran. An instant counts as missed when it is more than a minute past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -160,7 +159,7 @@ pub enum ScheduleError {
     Expression {
         /// The expression.
         text: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// The expression means no moment.
@@ -205,7 +204,7 @@ impl Schedule {
         &self.zone
     }
 
-    /// What happens with missed instants.
+    /// Returns the treatment of missed instants.
     #[must_use]
     pub fn missed(&self) -> Missed {
         self.missed
@@ -217,7 +216,7 @@ impl Schedule {
         self.cron.find_next_occurrence(&after.to_zoned(self.zone.clone()), false).ok().map(|next| next.timestamp())
     }
 
-    /// What is due at `now`, oldest first, when everything up to `done` is done.
+    /// Returns the instants that are due at `now`, oldest first, when everything up to `done` is done.
     #[must_use]
     pub fn due(&self, done: Timestamp, now: Timestamp) -> Vec<Timestamp> {
         let missed_before = now.checked_sub(LATE).unwrap_or(Timestamp::MIN);
@@ -270,17 +269,17 @@ impl Schedule {
     }
 }
 
-/// How requests set a trigger off.
+/// The requests that set a trigger off.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Webhook {
-    /// How requests are signed.
+    /// The way requests are signed.
     pub signature: Signature,
     /// Each signs as well as any other, so that a new one can be introduced before the old one goes.
     pub secrets: Vec<SecretSource>,
-    /// How old a request may be, where the signature covers its time.
+    /// The maximum age of a request, where the signature covers its time.
     pub window: Duration,
-    /// What the input takes from the body, by its key.
+    /// The parts of the body that the input takes, by its key.
     pub body: IndexMap<String, Pointer>,
     /// The events that count; all of them if empty.
     pub on: Vec<EventName>,
@@ -294,7 +293,7 @@ impl Webhook {
     }
 }
 
-/// How a webhook's requests are signed, with HMAC-SHA256.
+/// The signature of a webhook's requests, with HMAC-SHA256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -327,7 +326,7 @@ pub struct EventName(Arc<str>);
 pub struct InvalidEventName(String);
 
 impl EventName {
-    /// Whether an event is this one, or one of these.
+    /// Returns `true` if an event is this one, or one of these.
     #[must_use]
     pub fn matches(&self, event: &str) -> bool {
         let name = self.0.strip_suffix(".*").unwrap_or(&self.0);

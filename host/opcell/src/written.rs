@@ -1,6 +1,6 @@
-//! What plugins and models have written below granted directories, kept across processes: whoever starts a plugin again
-//! and again gives it no new quota. It is counted over a day, so that a report that is written every morning is never
-//! refused for all the mornings before.
+//! The bytes that plugins and models have written below granted directories, kept across processes: starting a plugin
+//! again and again gives it no new quota. It is counted over a day, so that a report that is written every morning is
+//! never refused for all the mornings before.
 
 use opcell_types::{
     files::{Folder, Readers},
@@ -15,10 +15,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// How long an account counts, from the first write that it books, in seconds.
+/// The time for which an account counts, from the first write that it books, in seconds.
 const PERIOD: u64 = 24 * 60 * 60;
 
-/// How long a write waits for another process that books in the same account.
+/// The time that a write waits for another process that books in the same account.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Accounts in a folder from which on those that are no longer counted are removed.
@@ -84,7 +84,7 @@ struct KeptAccount {
     file: Mutex<File>,
 }
 
-/// What the file holds.
+/// The content of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Booked {
     /// When the first of it was written, in seconds since 1970.

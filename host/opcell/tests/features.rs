@@ -1,4 +1,4 @@
-//! What an embedder of cells alone builds: nothing that draws, measures, parses a command line, reaches a network or
+//! The build of an embedder of cells alone: nothing that draws, measures, parses a command line, reaches a network or
 //! keeps a database.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]

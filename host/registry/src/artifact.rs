@@ -1,5 +1,5 @@
-//! What a plugin looks like in a registry: a manifest with one layer, in the media types of the CNCF Wasm artifact, and
-//! two referrers.
+//! The form of a plugin in a registry: a manifest with one layer, in the media types of the CNCF Wasm artifact, and two
+//! referrers.
 //!
 //! `wkg` and `wash` read what is written here. Signature and bill of materials are artifacts of their own that refer to
 //! the manifest, so that a reader who wants neither sees an ordinary component.
@@ -14,10 +14,11 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// A component.
 pub const WASM: &str = "application/wasm";
-/// What tools wrote before the CNCF agreed on [`WASM`]: `wash`, and those of the first `wasm-to-oci` and its heirs.
+/// The media types that tools wrote before the CNCF agreed on [`WASM`]: `wash`, and those of the first `wasm-to-oci`
+/// and its heirs.
 const OLD_WASM: [&str; 2] =
     ["application/vnd.module.wasm.content.layer.v1+wasm", "application/vnd.wasm.content.layer.v1+wasm"];
-/// What a component needs to run.
+/// The media type of a component's needs.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// Nothing: `{}`.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
@@ -51,13 +52,13 @@ pub fn digest(bytes: &[u8]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
+    /// The media type.
     pub media_type: String,
     /// `sha256:…`.
     pub digest: String,
     /// Size of what the digest is of, in bytes.
     pub size: u64,
-    /// What it is, for a manifest.
+    /// The artifact type, for a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// The machine that a manifest of a list is for.
@@ -89,7 +90,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether a list says of this manifest that it is WebAssembly.
+    /// Returns `true` if a list says of this manifest that it is WebAssembly.
     fn is_wasm(&self) -> bool {
         let of_platform = |platform: &Platform| {
             matches!(platform.architecture.as_str(), "wasm" | "wasm32") || platform.os.starts_with("wasi")
@@ -98,7 +99,7 @@ impl Descriptor {
             || self.artifact_type.as_deref().is_some_and(|kind| kind == WASM || kind == CONFIG)
     }
 
-    /// Whether it is for no machine, as `docker buildx` writes of what it attests.
+    /// Returns `true` if it is for no machine, as `docker buildx` writes of what it attests.
     fn is_attestation(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| platform.os == "unknown" && platform.architecture == "unknown")
     }
@@ -147,7 +148,7 @@ pub struct Manifest {
     /// [`MANIFEST`].
     #[serde(default)]
     pub media_type: String,
-    /// What it is.
+    /// The artifact type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// Its configuration.

@@ -19,7 +19,7 @@ use hops::{Body, Connection};
 use reqwest::{Method, StatusCode};
 use std::time::Duration;
 
-/// Who may be looked up in the user's Docker configuration.
+/// The credentials that may be looked up in the user's Docker configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Credentials {
@@ -44,7 +44,7 @@ pub struct Client {
     total_time: Option<Duration>,
 }
 
-/// What is pushed.
+/// A plugin to push.
 #[derive(Debug, Clone)]
 pub struct Push {
     /// The component.
@@ -59,7 +59,7 @@ pub struct Push {
     pub sbom: Option<Vec<u8>>,
 }
 
-/// What was pushed.
+/// The result of a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pushed {
@@ -136,7 +136,7 @@ impl Client {
         .await
     }
 
-    /// What a tag refers to now: the digest of its manifest.
+    /// Returns the present target of a tag: the digest of its manifest.
     ///
     /// # Errors
     /// As [`Self::pull`].
@@ -265,7 +265,7 @@ impl Connection<'_> {
         Ok(bytes)
     }
 
-    /// What refers to a manifest: by the referrers API, else by the tag that stands in for it.
+    /// Returns the referrers of a manifest: by the referrers API, else by the tag in its place.
     async fn referrers(&self, manifest: &str) -> Result<Vec<Descriptor>, RegistryError> {
         let url = self.url(&format!("referrers/{manifest}"))?;
         let listed = match self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await {
@@ -372,7 +372,7 @@ impl Connection<'_> {
     }
 }
 
-/// Where registries without a referrers API keep the list.
+/// Returns the tag under which registries without a referrers API keep the list.
 fn fallback_tag(manifest: &str) -> String {
     manifest.replace(':', "-")
 }

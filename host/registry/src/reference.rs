@@ -21,12 +21,12 @@ pub struct Reference {
 pub struct ReferenceError {
     /// The text, made printable.
     pub text: String,
-    /// What is wrong.
+    /// The problem.
     pub why: String,
 }
 
 impl Reference {
-    /// Whether a text means a registry rather than a file.
+    /// Returns `true` if a text means a registry rather than a file.
     #[must_use]
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with(SCHEME)
@@ -47,7 +47,7 @@ impl Reference {
         }
     }
 
-    /// Whether the reference itself names this machine.
+    /// Returns `true` if the reference itself names this machine.
     #[must_use]
     pub fn names_loopback(&self) -> bool {
         let host = self.hostname();
@@ -78,7 +78,7 @@ impl Reference {
         self.digest.as_deref()
     }
 
-    /// What a registry is asked for: the digest, else the tag.
+    /// Returns the version that a registry is asked for: the digest, else the tag.
     #[must_use]
     pub fn version(&self) -> &str {
         self.digest().or(self.tag()).unwrap_or_default()
@@ -147,7 +147,7 @@ impl FromStr for Reference {
     }
 }
 
-/// Whether a text is a digest as registries write them; no other algorithm than SHA-256 is taken.
+/// Returns `true` if a text is a digest as registries write them; no other algorithm than SHA-256 is taken.
 #[must_use]
 pub fn is_digest(text: &str) -> bool {
     let hex = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);

@@ -16,7 +16,7 @@ pub struct Index {
 /// One plugin of an index. It is what its author says; nothing of it is checked before the plugin is added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexEntry {
-    /// What it is called.
+    /// The name.
     pub name: String,
     /// One sentence.
     #[serde(default)]

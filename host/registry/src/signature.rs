@@ -139,7 +139,7 @@ impl SignatureFile {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Who signed the component with this BLAKE3 digest.
+    /// Returns the signer of the component with this BLAKE3 digest.
     ///
     /// # Errors
     /// When it is a signature of something else, or of no one.
@@ -214,7 +214,7 @@ pub struct Keys {
     folder: PathBuf,
 }
 
-/// What a key is called when no one says otherwise.
+/// The name of a key for which none is given.
 pub const DEFAULT_KEY: &str = "default";
 
 impl Keys {
@@ -261,7 +261,7 @@ impl Keys {
         Ok((key.public(), file))
     }
 
-    /// Where a new key is put, or named.
+    /// Returns the path at which a new key is put, or named.
     fn new_file(&self, name: &str, extension: &str) -> io::Result<PathBuf> {
         for taken in [self.file(name)?, self.path(name, HELPED)?] {
             if taken.exists() {

@@ -1,4 +1,5 @@
-//! What was fetched, by digest: in the user's data directory, and in the folder that a project carries along.
+//! The store of what was fetched, by digest: in the user's data directory, and in the folder that a project carries
+//! along.
 //!
 //! Every read checks the digest: a store is a convenience, never a reason to believe bytes.
 
@@ -81,7 +82,7 @@ pub enum StoreError {
     Signature {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The problem.
         error: crate::signature::SignatureError,
     },
     /// It cannot be read or written.
@@ -89,7 +90,7 @@ pub enum StoreError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
@@ -101,7 +102,7 @@ impl Store {
         Self { folders }
     }
 
-    /// Where a component with a BLAKE3 digest is, or would be in the last folder.
+    /// Returns the path of a component with a BLAKE3 digest, or the one it would have in the last folder.
     #[must_use]
     pub fn path(&self, digest: &Digest) -> Option<PathBuf> {
         let there = |folder: &PathBuf| folder.join(digest.as_str()).join(COMPONENT);

@@ -15,7 +15,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What it says to a request for a path.
+/// The answer to a request for a path.
 enum Answer {
     /// A status, headers and a body.
     Whole(&'static str, String, Vec<u8>),

@@ -1,11 +1,11 @@
-//! What is asked of a Restate server over HTTP.
+//! The requests to a Restate server over HTTP.
 
 use reqwest::{Client, Response, StatusCode, redirect::Policy};
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 use url::Url;
 
-/// How long the server may take to answer.
+/// The time that the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most that is read of an answer.
@@ -19,7 +19,7 @@ pub(crate) struct Server {
     ingress: Url,
 }
 
-/// What became of a call that was sent.
+/// The server's answer to a call that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Accepted {
     /// It will be made.

@@ -1,4 +1,4 @@
-//! Whether the server answers: it is said once when it does not, and once when it does again.
+//! Contact with the server: a warning when it does not answer, and a message when it does again.
 
 use opcell_engine::worker::WorkerEvent;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 /// After a failure: the first pause, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// What is known of the server, and who is told.
+/// The state of the contact, and the party that is informed.
 pub(crate) struct Contact<F> {
     say: F,
     /// The last pause, while it does not answer.

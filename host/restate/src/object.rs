@@ -27,7 +27,7 @@ const LATER: Duration = Duration::from_secs(30);
 
 type Driven = Pin<Box<dyn Future<Output = Result<RunOutcome, RunError>> + Send>>;
 
-/// What a worker does for the runs that it is given.
+/// A worker's handler for the runs that it is given.
 pub(crate) struct OpcellRun {
     engine: Engine,
     drive: Box<dyn Fn(RunId, ResumeOptions) -> Driven + Send + Sync>,
@@ -38,13 +38,13 @@ pub(crate) struct OpcellRun {
     report: mpsc::UnboundedSender<WorkerEvent>,
 }
 
-/// What Restate keeps of a turn.
+/// The result of a turn that Restate keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Turned {
     /// When the run needs its next turn, in microseconds of the journal's clock; it ended or waits for a message if
     /// there is none.
     due: Option<i64>,
-    /// How long that is from now, in milliseconds.
+    /// The time until then, in milliseconds.
     after: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How runs come to Restate.
+//! The offers of runs to Restate.
 
 use crate::{
     admin::{Accepted, Server},
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-/// How long to wait between two looks at a journal that says nothing by itself.
+/// The time between two looks at a journal that gives no notice by itself.
 const POLL: Duration = Duration::from_millis(700);
 
 /// A run that no worker takes within this time is offered again: the server may have lost the call with its disk.
@@ -32,9 +32,9 @@ const MOST: u64 = 1_000;
 pub struct Offers {
     server: Server,
     engine: Engine,
-    /// Where the workers are.
+    /// The URL of the workers.
     workers: Url,
-    /// Whether the server was told that, and has answered since: one that lost its disk knows no workers.
+    /// `true` if the server was told of them, and has answered since: one that lost its disk knows no workers.
     registered: bool,
     /// The runs that are listed and were offered, with when.
     offered: HashMap<RunId, Instant>,

@@ -17,7 +17,7 @@ use std::{
 /// The package that is installed, where npm is there.
 const PACKAGE: &str = "@restatedev/restate-server-linux-x64@1.7.12";
 
-/// How long the package may take to come, and a server to start.
+/// The time that the package may take to download, and a server to start.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server of its own; it stops, and its folder goes, when this is dropped.

@@ -15,29 +15,29 @@ use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-/// How long a turn may say nothing before the server asks for it back. It takes as long as the cell, model or tool that
-/// it waits for; a worker that is gone is noticed by its connection.
+/// The time for which a turn may be silent before the server asks for it back. It takes as long as the cell, model or
+/// tool that it waits for; a worker that is gone is noticed by its connection.
 const SILENCE: Duration = Duration::from_secs(3_600);
 
-/// How long the server remembers the keys of calls, and what calls did.
+/// The time for which the server remembers the keys of calls, and their results.
 const RETENTION: Duration = Duration::from_secs(300);
 
-/// Where a Restate server and this worker find each other.
+/// The addresses at which a Restate server and this worker find each other.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RestateOptions {
     /// The server's admin API, such as `http://127.0.0.1:9070`.
     pub admin: Url,
-    /// Where the server takes calls; port 8080 of the same machine by default.
+    /// The URL at which the server takes calls; port 8080 of the same machine by default.
     pub ingress: Url,
-    /// Where this worker listens for the server. Beyond loopback only with `identity_key`.
+    /// The address at which this worker listens for the server. Beyond loopback only with `identity_key`.
     pub listen: SocketAddr,
-    /// Where the server reaches the workers, a load balancer if there are several; the address where this one listens
-    /// by default.
+    /// The URL at which the server reaches the workers, a load balancer if there are several; the address where this
+    /// one listens by default.
     pub advertise: Option<Url>,
     /// The public key that the server signs its requests with, `publickeyv1_…`; others are refused.
     pub identity_key: Option<String>,
-    /// How runs are driven.
+    /// The options of driving runs.
     pub worker: WorkerOptions,
 }
 
@@ -138,7 +138,7 @@ impl RestateWorker {
         Ok(Self { endpoint: endpoint.build(), listener, address, advertise, server, engine, grace, events, report })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

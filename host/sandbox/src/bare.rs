@@ -34,7 +34,7 @@ pub struct Bare {
     clock: Arc<Clock>,
 }
 
-/// Where the time of one call goes.
+/// The time of one call, by phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Phases {
     /// Making the store and the instance.

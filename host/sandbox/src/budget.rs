@@ -1,4 +1,4 @@
-//! What one cell may still spend on its host. Every import charges here first, and nowhere else.
+//! The budget of one cell for its calls of the host. Every import charges here first, and nowhere else.
 
 use crate::limits::Limits;
 use serde::{Deserialize, Serialize};

@@ -43,12 +43,12 @@ pub enum CacheError {
     Unsafe {
         /// Directory or key file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 }
 
-/// Where compiled components are kept, and the key that vouches for them.
+/// The directory of compiled components, and the key that vouches for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePlace {
     /// The directory of the entries. Made, with mode 0700, where it does not exist.
@@ -57,7 +57,7 @@ pub struct CachePlace {
     pub keys: PathBuf,
 }
 
-/// What an entry is for.
+/// The key of an entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'a> {
     /// [`crate::engine::compatibility`] of the engine.
@@ -74,7 +74,7 @@ impl Key<'_> {
     }
 }
 
-/// What was found for a key.
+/// The result of a look-up by key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Whole and ours.
@@ -100,10 +100,10 @@ pub(crate) struct Cache {
 /// Bytes of all entries.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// How long a component that exceeded a limit is not compiled again.
+/// The time for which a component that exceeded a limit is not compiled again.
 const REFUSED_FOR: Duration = Duration::from_secs(3_600);
 
-/// What was being written for longer than this was left behind by a process that died.
+/// The age at which a file that is still being written counts as left behind by a process that died.
 const LEFT_BEHIND: Duration = Duration::from_secs(3_600);
 
 const KEY_FILE: &str = "mac.key";
@@ -249,7 +249,7 @@ impl Cache {
     }
 }
 
-/// How long ago a file was written, or an entry used.
+/// Returns the time since a file was written, or an entry used.
 fn age(status: &Stat) -> Duration {
     let since = Duration::from_secs(u64::try_from(status.st_mtime).unwrap_or(0));
     SystemTime::now().duration_since(UNIX_EPOCH + since).unwrap_or_default()
@@ -297,8 +297,8 @@ fn open_private(path: &Path) -> Result<OwnedFd, CacheError> {
     Ok(directory)
 }
 
-/// What makes entries and key those of this place: their paths and inodes, the user, the machine. An archive cannot
-/// choose an inode.
+/// Returns a hash that binds entries and key to this place: their paths and inodes, the user, the machine. An archive
+/// cannot choose an inode.
 fn place_of(parts: &[(&PathBuf, u64)]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 place of compiled components");
     for (path, inode) in parts {

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline, component::Instance};
 use wasmtime_wasi::I32Exit;
 
-/// How often a guest that counts fuel lets others run.
+/// The amount of fuel after which a guest that counts fuel lets others run.
 const FUEL_BETWEEN_YIELDS: u64 = 10_000_000;
 
 /// One call of a plugin.
@@ -40,7 +40,7 @@ pub(crate) struct Call {
     pub(crate) cancel: Arc<CancellationToken>,
     pub(crate) host: Arc<dyn HostServices>,
     pub(crate) tape: Tape,
-    /// Whether it is about what the plugin offers, which needs nothing from the host.
+    /// `true` if it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) trait Export: Send + 'static {
     ) -> impl Future<Output = wasmtime::Result<Self::Output>> + Send;
 }
 
-/// How a cell ended that gave no result.
+/// The reason for which a cell ended without a result.
 enum End {
     Cancelled,
     Timeout,

@@ -1,4 +1,4 @@
-//! What comes from a plugin, checked against the schemas that it brings.
+//! Checks of a plugin's results against the schemas that it brings.
 //!
 //! Small values are checked where they arrive. Everything else is done by a few threads that serve nothing else: one
 //! plugin after the other, so that none makes the others wait for all of its values, and no one waits for these
@@ -32,8 +32,8 @@ pub(crate) fn quick(schema: &Schema, text: &str, most: u64) -> Option<Value> {
     Value::from_json(text).ok().filter(|value| schema.surely_fits(value))
 }
 
-/// Whether a text fits for certain, and is found out soon. Where the value that it was written of is at hand, the text
-/// need not be read.
+/// Returns `true` if a text fits for certain, and is found out soon. Where the value that it was written of is at hand,
+/// the text need not be read.
 pub(crate) fn surely_fits(schema: &Schema, value: Option<&Value>, text: &str, most: u64) -> bool {
     text.len() <= QUICK_BYTES
         && Weight::most(text) <= most

@@ -26,7 +26,7 @@ use tokio::{
 };
 use wasmtime::Engine;
 
-/// How long a program may take until it has answered the handshake.
+/// The time that a program may take until it has answered the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
 /// A program that calls [`child_main`], or [`prepare`] first in its `main`.
@@ -38,7 +38,7 @@ pub struct CompileProgram {
     pub args: Vec<OsString>,
 }
 
-/// Where components are compiled. [`CompileMode::find`] finds a program.
+/// The place in which components are compiled. [`CompileMode::find`] finds a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompileMode {
@@ -48,7 +48,7 @@ pub enum CompileMode {
     TrustedInProcess,
 }
 
-/// What one compilation may use.
+/// The resources that one compilation may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Bytes of a component; checked before anything is parsed. Default 64 MiB: components of interpreters have some 40
@@ -98,7 +98,7 @@ pub enum CompileError {
     /// The child process did not do its work, for reasons that need not be the component's.
     #[error("the compile process failed: {message}")]
     Process {
-        /// What the process did instead of answering.
+        /// The output of the process in place of an answer.
         message: String,
     },
 }
@@ -147,12 +147,12 @@ impl Compiler {
         Ok(Self { mode, limits, metering, room, engine, compatibility, permits })
     }
 
-    /// Which engines can load what this compiler makes.
+    /// Returns the compatibility text of the engines that can load this compiler's output.
     pub(crate) fn compatibility(&self) -> &str {
         &self.compatibility
     }
 
-    /// What a compilation may use, as a text that differs where a limit does.
+    /// Returns the limits of a compilation, as a text that differs where a limit does.
     pub(crate) fn limits(&self) -> String {
         format!("{:?}", self.limits)
     }

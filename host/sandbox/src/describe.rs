@@ -1,4 +1,4 @@
-//! What a plugin says it offers, checked before anything is built on it.
+//! A plugin's description of what it offers, checked before anything is built on it.
 
 use crate::bindings::exports::opcell::plugin0_1_0::{judges, operations};
 use opcell_schema::Schema;
@@ -19,11 +19,11 @@ const MAX_ID: usize = 129;
 /// Bytes of schemas that one plugin may bring.
 const MAX_SCHEMAS: usize = 2 << 20;
 
-/// What an operation is.
+/// The description of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct OperationDescription {
-    /// What it is called by.
+    /// The id that it is called by.
     pub id: OperationId,
     /// One sentence.
     pub summary: String,
@@ -31,7 +31,7 @@ pub struct OperationDescription {
     pub arguments_schema: Value,
     /// JSON Schema 2020-12.
     pub data_schema: Value,
-    /// What repeating it does.
+    /// The effect of repeating it.
     pub effects: Effects,
 }
 
@@ -44,11 +44,11 @@ impl From<judges::Outcome> for Outcome {
     }
 }
 
-/// What a judge is.
+/// The description of a judge.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct JudgeDescription {
-    /// What it is called by.
+    /// The id that it is called by.
     pub id: OperationId,
     /// One sentence.
     pub summary: String,
@@ -143,7 +143,7 @@ pub(crate) fn judges(
 /// Longest outcome: it is a name that workflows route by.
 const OUTCOME_BYTES: usize = 256;
 
-/// Whether an outcome is one that people and models may be shown as it is.
+/// Checks that an outcome is one that people and models may be shown as it is.
 pub(crate) fn check_outcome(outcome: &Outcome) -> Result<(), String> {
     let (Outcome::Text(text) | Outcome::Keyword(text)) = outcome;
     if text.len() > OUTCOME_BYTES {

@@ -44,7 +44,7 @@ const MAX_SHARDS: usize = 8;
 /// The most slots that each engine of the small pool but the first keeps warm.
 const MAX_REPLICA_WARM_SLOTS: u32 = 16;
 
-/// How cells get their memory.
+/// The allocation of memory to cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Allocation {
@@ -55,7 +55,7 @@ pub enum Allocation {
     OnDemand,
 }
 
-/// What instructions cost.
+/// The metering of instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Metering {
@@ -66,7 +66,7 @@ pub enum Metering {
     Deterministic,
 }
 
-/// How much address space there is.
+/// The amount of address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Enough to reserve four gigabytes for every memory, so that most of its bounds need no check.
@@ -87,7 +87,7 @@ struct Shape {
     warm: u32,
 }
 
-/// What of a pool is in use.
+/// The cells of a pool that are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolUse {
@@ -153,7 +153,7 @@ impl CellEngine {
         self.name
     }
 
-    /// How many cells it has, and how many of them are in use.
+    /// Returns the number of its cells, and of those that are in use.
     pub(crate) fn in_use(&self) -> PoolUse {
         let busy = u32::try_from(self.slots.taken_now()).unwrap_or(u32::MAX);
         PoolUse { pool: self.name, cells: self.cells, busy: busy.min(self.cells) }
@@ -285,7 +285,8 @@ fn script(cells: u32, keep_resident: usize) -> Shape {
     }
 }
 
-/// How many of `cells` cells with so much memory each there is address space for, beside the host itself.
+/// Returns the number of `cells` cells with this much memory each for which there is address space, beside the host
+/// itself.
 fn admitted(cells: u32, memory: u64) -> u32 {
     let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::As).current else { return cells };
     // A memory that moves to grow is there twice meanwhile.
@@ -369,7 +370,7 @@ impl Engines {
     }
 }
 
-/// Which engine a compiled component was compiled for: equal texts are compatible.
+/// Returns a text for the engine that a compiled component was compiled for: equal texts are compatible.
 pub(crate) fn compatibility(engine: &Engine) -> String {
     struct Hash(blake3::Hasher);
     impl std::hash::Hasher for Hash {

@@ -20,7 +20,7 @@ pub enum CellError {
         plugin: String,
         /// `operation` or `judge`.
         what: &'static str,
-        /// What was asked for.
+        /// The requested id.
         id: String,
         /// The nearest id.
         suggestion: Option<String>,
@@ -30,7 +30,7 @@ pub enum CellError {
     InvalidArguments {
         /// The operation or judge.
         id: String,
-        /// Where, and what was expected.
+        /// The place, and what was expected.
         message: String,
     },
     /// The wall time is up.
@@ -42,7 +42,7 @@ pub enum CellError {
     /// The call never began: its time was up before a cell became free, or too many calls wait already.
     #[error("busy: {message}")]
     Busy {
-        /// Which of the two, with the limit.
+        /// The one of the two that it is, with the limit.
         message: String,
     },
     /// The guest was seen running in more ticks than it may.
@@ -63,9 +63,9 @@ pub enum CellError {
     /// The guest needs more memory or table elements than it may have.
     #[error("out of memory: the limit is {}{}", .exhausted.shown(), .panic.as_ref().map(|text| format!(": {text}")).unwrap_or_default())]
     Memory {
-        /// What there was not enough of.
+        /// The exhausted resource.
         exhausted: Exhausted,
-        /// What the guest's panic hook reported.
+        /// The report of the guest's panic hook.
         panic: Option<String>,
     },
     /// The guest's stack is used up.
@@ -76,7 +76,7 @@ pub enum CellError {
     Trap {
         /// The engine's words for the trap.
         code: String,
-        /// What the guest's panic hook reported just before.
+        /// The report of the guest's panic hook just before.
         panic: Option<String>,
     },
     /// The guest broke the component model's rules: pointers out of bounds, text that is not UTF-8, and the like.
@@ -120,7 +120,7 @@ pub enum CellError {
     MalformedResult {
         /// The operation or judge.
         id: String,
-        /// Where, and what was expected.
+        /// The place, and what was expected.
         message: String,
     },
     /// The plugin reported a failure.
@@ -194,13 +194,13 @@ pub enum LoadError {
     /// Not a component.
     #[error("not a WebAssembly component: {message}")]
     NotAComponent {
-        /// What it is instead.
+        /// The kind of file that it is instead.
         message: String,
     },
     /// A core module: what most compilers make before a component is made of it.
     #[error("not a WebAssembly component: it is a core module{}", if *.described { "" } else { " that describes no interface" })]
     CoreModule {
-        /// Whether it carries a description of its interface, so that a component can be made of it.
+        /// `true` if it carries a description of its interface, so that a component can be made of it.
         described: bool,
     },
     /// The manifest section is malformed.
@@ -211,7 +211,7 @@ pub enum LoadError {
         "the component has the wrong world: it exports {exports}, but neither `opcell:plugin/operations` nor `opcell:plugin/judges`; build it against a world of `opcell:plugin@{served}`"
     )]
     World {
-        /// What it exports.
+        /// The exports.
         exports: String,
         /// The served version.
         served: &'static str,
@@ -219,7 +219,7 @@ pub enum LoadError {
     /// A component's functions cannot be offered as operations by their types.
     #[error("none of the component's exports can be an operation as it is:{}", lines(.problems, Clone::clone))]
     Typed {
-        /// What is wrong, a function or a setting each.
+        /// The problems, a function or a setting each.
         problems: Vec<String>,
     },
     /// The component is built against a version of the contract that is not served.
@@ -244,7 +244,7 @@ pub enum LoadError {
         pinned: Digest,
         /// The digest of what is there.
         found: Digest,
-        /// What it newly asks for.
+        /// The requests that are new.
         asks_for: Vec<Denial>,
     },
     /// The component imports what no plugin gets.
@@ -296,7 +296,7 @@ pub enum LoadError {
     Describe {
         /// `operations` or `judges`.
         interface: &'static str,
-        /// What, and what was expected.
+        /// The problem, and what was expected.
         message: String,
     },
     /// A granted directory cannot be opened.
@@ -375,7 +375,7 @@ impl LoadError {
     }
 }
 
-/// What a guest ran out of.
+/// The resource that a guest ran out of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exhausted {

@@ -1,4 +1,4 @@
-//! What a plugin exports, and how a cell calls it.
+//! The exports of a plugin, and the way a cell calls them.
 //!
 //! Operations and judges are two interfaces of one shape: `describe` lists what there is, and one other function takes
 //! the id of an entry, its arguments and a context, and answers or fails.
@@ -32,13 +32,13 @@ pub(crate) trait Interface: Send + 'static {
     const ASK: &'static str;
     /// One entry of what `describe` lists.
     type Description: Lift + Send + Sync + 'static;
-    /// What the other function gives when it does not fail.
+    /// The result of the other function when it does not fail.
     type Answer: Lift + Send + Sync + 'static;
 
-    /// Where a plugin has it, if it exports it.
+    /// Returns the plugin's export, if it has it.
     fn of(linked: &Linked) -> Option<&Exported>;
 
-    /// What an answer counts against the limit of bytes over the boundary.
+    /// Returns the size of an answer, for the limit of bytes over the boundary.
     fn bytes(answer: &Self::Answer) -> usize;
 }
 

@@ -1,4 +1,4 @@
-//! What a plugin may reach: a decision over values, without any effect.
+//! The policy of a plugin: a decision over values, without any effect.
 //!
 //! Effective capability = requested by the plugin's manifest ∩ granted by the operator ∩ narrowed by the step. Nothing
 //! is granted by default, and every refusal says which of the three refused it and what would change that.
@@ -19,7 +19,7 @@ const NAME: usize = 200;
 pub struct FilesGrant {
     /// The directory on the host; it must exist when the plugin is loaded.
     pub path: PathBuf,
-    /// How it may be used.
+    /// The access to it.
     pub access: Access,
     /// Patterns of paths below the root that may be opened (`*` within a segment, `**` across segments); empty for all.
     pub patterns: Vec<String>,
@@ -27,7 +27,7 @@ pub struct FilesGrant {
     /// removing a file gives nothing back. As many files and directories may be created as this has KiB, and 64 in any
     /// case: an empty one takes room that no byte counts.
     pub write_quota: u64,
-    /// Whether the grant extends to the files that decide what runs and what it may reach, and to secrets; see
+    /// `true` if the grant extends to the files that decide what runs and what it may reach, and to secrets; see
     /// [`opcell_types::control`].
     pub control_files: bool,
 }
@@ -60,14 +60,14 @@ impl FilesGrant {
     }
 }
 
-/// What a plugin may keep from one call to the next under a name.
+/// A store in which a plugin may keep values from one call to the next under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreGrant {
     /// Bytes of keys and values together; each entry counts [`Self::ENTRY_OVERHEAD`] bytes more.
     pub quota: u64,
     /// Most entries at one time.
     pub entries: u64,
-    /// Whether every run has a store of its own; else the plugin has one in the project.
+    /// `true` if every run has a store of its own; else the plugin has one in the project.
     pub per_run: bool,
 }
 
@@ -78,7 +78,7 @@ impl StoreGrant {
     /// Entries where the operator says nothing.
     pub const DEFAULT_ENTRIES: u64 = 10_000;
 
-    /// What an entry counts beside its key and value.
+    /// The bytes that an entry counts beside its key and value.
     pub const ENTRY_OVERHEAD: u64 = 64;
 }
 
@@ -95,14 +95,14 @@ pub struct DangerousPreopen {
     pub host: PathBuf,
     /// The path under which the guest sees it.
     pub guest: String,
-    /// How it may be used.
+    /// The access to it.
     pub access: Access,
     /// As [`FilesGrant::control_files`]. WASI is not looked at file by file: without it, a writable directory that
     /// holds control files is refused when the plugin is loaded.
     pub control_files: bool,
 }
 
-/// What the operator lets one plugin reach.
+/// The capabilities that the operator grants to one plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Grants {
     /// Host tools by name.
@@ -117,7 +117,7 @@ pub struct Grants {
     pub dangerous_preopens: Vec<DangerousPreopen>,
 }
 
-/// What the plugin's manifest asks for.
+/// The capabilities that the plugin's manifest requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Requests {
@@ -147,7 +147,7 @@ impl Requests {
     }
 }
 
-/// What a step leaves of the grant; `None` leaves a kind as granted, an empty set takes all of it away.
+/// The part of the grant that a step leaves; `None` leaves a kind as granted, an empty set takes all of it away.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Narrowing {
     /// Host tools by name.
@@ -175,12 +175,12 @@ pub struct Policy {
     plugin: Arc<str>,
     requests: Requests,
     grants: Grants,
-    /// Whether it cannot say which stores it asks for, and so asks for whichever it opens.
+    /// `true` if it cannot say which stores it requests, and so requests whichever it opens.
     any_store: bool,
 }
 
 impl Policy {
-    /// What `plugin` may reach.
+    /// Returns the policy of `plugin`.
     #[must_use]
     pub fn new(plugin: Arc<str>, requests: Requests, grants: Grants) -> Self {
         Self { plugin, requests, grants, any_store: false }
@@ -192,19 +192,19 @@ impl Policy {
         Self { any_store: true, ..self }
     }
 
-    /// What the operator gave.
+    /// Returns the operator's grants.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// What the plugin asked for.
+    /// Returns the plugin's requests.
     #[must_use]
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// Whether a cell may use `name`; the denial says why not.
+    /// Returns `Ok` if a cell may use `name`; the denial says why not.
     ///
     /// # Errors
     /// [`Denial`] naming the first of manifest, grant and step that refuses.
@@ -231,7 +231,7 @@ impl Policy {
         Ok(())
     }
 
-    /// How a cell may use the file root `name`.
+    /// Returns the access of a cell to the file root `name`.
     ///
     /// # Errors
     /// As [`Self::allows`].
@@ -279,7 +279,7 @@ impl Policy {
         Denial::of("control file", &format!("{name}/{path}"), rule, remedy)
     }
 
-    /// What was asked for and not granted: `(kind, name)`.
+    /// Returns the requests that were not granted: `(kind, name)`.
     #[must_use]
     pub fn ungranted(&self) -> Vec<(Capability, &str)> {
         let Requests { tools, skills, files, stores } = &self.requests;
@@ -288,7 +288,7 @@ impl Policy {
             .collect()
     }
 
-    /// What the plugin asks for beyond what the operator has `agreed` to, each as the refusal of it.
+    /// Returns the plugin's requests beyond what the operator has `agreed` to, each as the refusal of it.
     #[must_use]
     pub fn excess_requests(&self, agreed: &Requests) -> Vec<Denial> {
         let Requests { tools, skills, files, stores } = &self.requests;
@@ -304,7 +304,7 @@ impl Policy {
         excess
     }
 
-    /// What was granted without having been asked for, probably by mistake: `(kind, name)`.
+    /// Returns the grants without a request, probably made by mistake: `(kind, name)`.
     #[must_use]
     pub fn unused_grants(&self) -> Vec<(Capability, &str)> {
         let Grants { tools, skills, files, stores, .. } = &self.grants;

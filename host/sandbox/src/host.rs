@@ -1,4 +1,5 @@
-//! What the sandbox asks of its embedder while a cell runs. Everything here has already passed the cell's grants.
+//! The services that the sandbox needs from its embedder while a cell runs. Everything here has already passed the
+//! cell's grants.
 
 use crate::{
     receipt::{Level, Stream},
@@ -12,7 +13,7 @@ use opcell_types::{CallContext, Failure, ToolDescription, TouchLog};
 pub struct SkillDescription {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The description of its purpose.
     pub description: String,
 }
 
@@ -22,14 +23,14 @@ pub struct SkillDescription {
 pub enum LogEvent<'a> {
     /// A line of the log.
     Line {
-        /// How much it matters.
+        /// The level.
         level: Level,
-        /// Where it came from.
+        /// The stream that it came from.
         stream: Stream,
         /// Printable text.
         message: &'a str,
     },
-    /// How far the cell has come; `total` is zero when it is not known.
+    /// The progress of the cell; `total` is zero when it is not known.
     Progress {
         /// Done so far.
         done: u64,
@@ -102,7 +103,7 @@ pub trait HostServices: Send + Sync {
         Err(not_here("skill", name))
     }
 
-    /// What the plugin of this call keeps from one call to the next; `None` when this host keeps nothing.
+    /// Returns the stores of the plugin of this call; `None` when this host keeps nothing.
     fn stores(&self, _context: &CallContext) -> Option<Box<dyn Stores>> {
         None
     }

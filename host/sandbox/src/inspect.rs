@@ -37,7 +37,7 @@ const MAX_NESTING: usize = 16;
 pub struct RefusedImport {
     /// As the component names it.
     pub name: String,
-    /// What to use instead.
+    /// The interface to use instead.
     pub instead: &'static str,
 }
 
@@ -47,26 +47,26 @@ impl fmt::Display for RefusedImport {
     }
 }
 
-/// What a component shows without running.
+/// The surface of a component, found without running it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Surface {
     /// Names of everything it imports.
     pub imports: Vec<String>,
     /// Names of everything it exports.
     pub exports: Vec<String>,
-    /// What it says about itself; empty when it has no manifest.
+    /// The component's manifest; empty when it has none.
     pub manifest: Manifest,
-    /// Whether it imports any interface of WASI.
+    /// `true` if it imports any interface of WASI.
     pub wasi: bool,
 }
 
 impl Surface {
-    /// Whether it imports anything of `wasi:http`.
+    /// Returns `true` if it imports anything of `wasi:http`.
     pub(crate) fn http(&self) -> bool {
         self.imports.iter().any(|name| name.starts_with("wasi:http/"))
     }
 
-    /// Whether it keeps anything through `wasi:keyvalue`.
+    /// Returns `true` if it keeps anything through `wasi:keyvalue`.
     pub(crate) fn keyvalue(&self) -> bool {
         self.imports.iter().any(|name| keyvalue::SERVED.contains(&name.as_str()))
     }
@@ -82,7 +82,7 @@ impl Surface {
         used.max()
     }
 
-    /// Whether it exports `opcell:plugin/<interface>` in the served version.
+    /// Returns `true` if it exports `opcell:plugin/<interface>` in the served version.
     pub(crate) fn exports_interface(&self, interface: &str) -> bool {
         self.exports.iter().any(|name| split(name).0 == format!("opcell:plugin/{interface}"))
     }
@@ -215,7 +215,7 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
     Ok(surface)
 }
 
-/// Whether a core module carries the description of its interface that bindings leave in it.
+/// Returns `true` if a core module carries the description of its interface that bindings leave in it.
 fn is_described(module: &[u8]) -> bool {
     Parser::new(0).parse_all(module).map_while(Result::ok).any(|payload| match payload {
         Payload::CustomSection(section) => section.name().starts_with("component-type"),

@@ -77,7 +77,7 @@ pub use typed::Exports;
 /// Ways into the crate that only fuzz targets have.
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    /// What a cell's result becomes: the value, when the schema is one and the result fits it.
+    /// Converts a cell's result to a value, when the schema is valid and the result fits it.
     pub async fn result(schema: &str, result: &str) -> Option<opcell_types::Value> {
         let (_, schema) = opcell_schema::Schema::parse(schema).ok()?;
         crate::checks::parse(

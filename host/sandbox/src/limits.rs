@@ -8,7 +8,7 @@ use opcell_types::{ByteSize, Milliseconds, suggest::did_you_mean};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeMap};
 use std::fmt;
 
-/// What a limit's number counts.
+/// The unit of a limit's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Milliseconds; written as `500`, `"500 ms"`, `"30 s"`, `"2 min"`.
@@ -24,7 +24,7 @@ pub enum Unit {
 pub struct LimitSpec {
     /// The key in an operator's configuration and in a manifest's `limits`.
     pub key: &'static str,
-    /// What the number counts.
+    /// The unit of the number.
     pub unit: Unit,
     /// The ceiling where the operator says nothing.
     pub default: u64,
@@ -42,7 +42,7 @@ impl LimitSpec {
     }
 }
 
-/// Who decided a limit's value.
+/// The source of a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -86,7 +86,7 @@ pub enum LimitError {
         key: &'static str,
         /// The value as it is written.
         text: String,
-        /// What would be one.
+        /// The form of a valid value.
         expected: &'static str,
     },
     /// The value is less than any plugin can run with, or above what the sandbox can enforce.
@@ -111,7 +111,7 @@ const GIB: u64 = 1 << 30;
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $field:ident, $key:literal, $unit:ident, $default:expr, $maximum:expr;)+) => {
-        /// What one cell may use. Each number is in the unit of its row in [`TABLE`]: milliseconds, bytes or a count.
+        /// The limits of one cell. Each number is in the unit of its row in [`TABLE`]: milliseconds, bytes or a count.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Limits {
             $($(#[doc = $doc])+ pub $field: u64,)+
@@ -358,13 +358,13 @@ pub struct ExplainedLimit {
     pub value: u64,
     /// With its unit.
     pub shown: String,
-    /// Who decided.
+    /// The source of the value.
     pub source: Source,
     /// Why there is such a limit.
     pub reason: &'static str,
 }
 
-/// What a plugin's cells may use, and who decided.
+/// The limits of a plugin's cells, and the source of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectiveLimits {
     /// The values.

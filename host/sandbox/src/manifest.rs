@@ -26,7 +26,7 @@ const MAX_NAME: usize = 200;
 pub struct ManifestError {
     /// Such as `capabilities.tools[0].name`.
     pub at: String,
-    /// What is wrong, and what was expected.
+    /// The problem, and what was expected.
     pub message: String,
 }
 
@@ -35,7 +35,7 @@ pub struct ManifestError {
 pub struct Request {
     /// The tool's, skill's, file root's or store's name.
     pub name: String,
-    /// How a file root would be used; absent for everything else.
+    /// The access to a file root; absent for everything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// Why the plugin wants it, in its author's words.
@@ -54,7 +54,7 @@ pub struct PromptRequest {
 /// Longest text that a plugin may add to prompts: models read it in every session.
 const MAX_PROMPT: usize = 8 << 10;
 
-/// What a plugin says about itself.
+/// A plugin's manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -67,7 +67,7 @@ pub struct Manifest {
     /// One sentence for people and models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it would add to the prompts of sessions that have it.
+    /// The text that it would add to the prompts of sessions that have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptRequest>,
     /// An SPDX expression, as its author wrote it.
@@ -168,7 +168,7 @@ impl Manifest {
     }
 }
 
-/// Whether `name` can name a plugin: `[a-z0-9][a-z0-9-]*`, at most 64 bytes.
+/// Returns `true` if `name` can name a plugin: `[a-z0-9][a-z0-9-]*`, at most 64 bytes.
 #[must_use]
 pub fn is_name(name: &str) -> bool {
     is_plain_name(name) && name.len() <= 64

@@ -55,16 +55,16 @@ pub(crate) struct Linked {
     /// The functions of a component that was not written for the contract.
     pub(crate) typed: Option<Typed>,
     pub(crate) policy: Arc<Policy>,
-    /// What its cells may use, where no step allows less.
+    /// The limits of its cells, where no step allows less.
     pub(crate) limits: Arc<Limits>,
     pub(crate) roots: Arc<Roots>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) wasi: bool,
-    /// Whether it makes requests as WASI does.
+    /// `true` if it makes requests as WASI does.
     pub(crate) http: bool,
     /// Its calls, running and waiting.
     pub(crate) queue: Arc<Queue>,
-    /// What its cells use.
+    /// The scheduling share of its cells.
     pub(crate) share: Arc<Share>,
 }
 
@@ -98,7 +98,7 @@ impl Linked {
     }
 }
 
-/// What an operation returned, checked against its own schema.
+/// The result of an operation, checked against its own schema.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OperationSuccess {
     /// Machine-readable.
@@ -119,17 +119,17 @@ pub struct CellRequest<'a> {
     pub arguments: &'a str,
     /// The value that this text was written of, where the caller has it: it need not be read again to be checked.
     pub value: Option<&'a Value>,
-    /// Where in a run.
+    /// The place in the run.
     pub context: CallContext,
-    /// What the step leaves of the grant.
+    /// The part of the grant that the step leaves.
     pub narrowing: Option<Narrowing>,
     /// Wall time that the step allows, if less than the plugin has.
     pub timeout: Option<Duration>,
     /// Ends the cell when the run is cancelled.
     pub cancel: Arc<CancellationToken>,
-    /// Who serves the imports.
+    /// The services behind the imports.
     pub host: Arc<dyn HostServices>,
-    /// Whether its host calls are recorded, or answered from a recording.
+    /// The recording of its host calls, or the one that answers them.
     pub tape: Tape,
 }
 
@@ -237,7 +237,7 @@ impl Plugin {
         })
     }
 
-    /// What the cell used in which the plugin said what it offers: a call that does nothing.
+    /// Returns the receipt of the cell in which the plugin described what it offers: a call that does nothing.
     #[must_use]
     pub fn describe_receipt(&self) -> Option<&Receipt> {
         self.described.as_ref()
@@ -261,25 +261,25 @@ impl Plugin {
         &self.linked().digest
     }
 
-    /// What the plugin says about itself.
+    /// Returns the plugin's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.surface.manifest
     }
 
-    /// What its component shows without running: imports, exports, manifest.
+    /// Returns the surface of its component: imports, exports, manifest.
     #[must_use]
     pub fn surface(&self) -> &Surface {
         &self.surface
     }
 
-    /// What it asks for and what it was given.
+    /// Returns its policy: requests and grants.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.linked().policy
     }
 
-    /// What the operator gave.
+    /// Returns the operator's grants.
     #[must_use]
     pub fn grants(&self) -> &Grants {
         self.linked().policy.grants()
@@ -291,8 +291,8 @@ impl Plugin {
         self.linked().engine.name()
     }
 
-    /// How many engines its cells run on by now. Threads that call it alternately get one each, so that they do not
-    /// wait for one another.
+    /// Returns the number of engines that its cells run on by now. Threads that call it alternately get one each, so
+    /// that they do not wait for one another.
     #[must_use]
     pub fn engines(&self) -> usize {
         self.shards.count()
@@ -316,7 +316,7 @@ impl Plugin {
         &self.judges
     }
 
-    /// What repeating an operation does; `None` when the plugin has no such operation.
+    /// Returns the effect of repeating an operation; `None` when the plugin has no such operation.
     #[must_use]
     pub fn effects(&self, operation: &str) -> Option<Effects> {
         let at = *self.operation_index.get(operation)?;
@@ -472,7 +472,7 @@ fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T
     CellResult { result, receipt }
 }
 
-/// What the host makes of a cell's answer.
+/// The host's checks of a cell's answer.
 struct Checks(Arc<Linked>);
 
 impl Checks {

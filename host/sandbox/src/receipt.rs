@@ -1,11 +1,11 @@
-//! What one cell used and touched. Kept for every cell, however it ended.
+//! The receipt of one cell. Kept for every cell, however it ended.
 
 use crate::{budget::HostCalls, recording::Recording};
 use opcell_types::{Denial, Digest, Touched};
 use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
-/// How much a log line matters.
+/// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -21,7 +21,7 @@ pub enum Level {
     Error,
 }
 
-/// Where a log line came from.
+/// The stream that a log line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
@@ -36,9 +36,9 @@ pub enum Stream {
 /// One line of a cell's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// Where it came from.
+    /// The stream that it came from.
     pub stream: Stream,
     /// The text, control characters replaced.
     pub message: String,
@@ -75,7 +75,7 @@ impl FileBytes {
     }
 }
 
-/// What one cell used and touched.
+/// The resources that one cell used and touched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Receipt {
@@ -124,7 +124,7 @@ pub struct Receipt {
     /// The error's kind, if the cell failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the guest's panic hook reported.
+    /// The report of the guest's panic hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<String>,
     /// Of a cell that was recorded, its recording; of one that replayed a recording, what is left of it: the calls that
@@ -146,8 +146,8 @@ fn is_zero(count: &u32) -> bool {
 /// A cell's result with its receipt.
 #[derive(Debug, Clone)]
 pub struct CellResult<T> {
-    /// How it ended.
+    /// The result of the cell.
     pub result: Result<T, crate::error::CellError>,
-    /// What it used and touched.
+    /// The resources that it used and touched.
     pub receipt: Receipt,
 }

@@ -1,4 +1,4 @@
-//! What the host calls of a cell were given and answered, and calling a plugin again with it.
+//! Recordings of the host calls of a cell, and calling a plugin again with them.
 //!
 //! A cell that is recorded runs as every other one does; each host call is noted with its answer, up to
 //! [`MAX_BYTES`]. A cell that replays a recording reaches nothing of its host: whatever was not recorded ends it with
@@ -29,13 +29,13 @@ use std::sync::Arc;
 /// The most that a recording keeps, in bytes of JSON.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// What a call was given is kept whole up to this many bytes of JSON; of more, size and digest are kept.
+/// The maximum size of a call's arguments that are kept whole, in bytes of JSON; of more, size and digest are kept.
 pub(crate) const MAX_GIVEN: usize = 64 << 10;
 
 /// Readings that are kept of each clock.
 pub(crate) const MAX_READINGS: usize = 4_096;
 
-/// What the host calls of one cell were given and answered.
+/// The host calls of one cell, with arguments and answers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Recording {
@@ -48,7 +48,7 @@ pub struct Recording {
     /// Bytes of JSON of what was left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub bytes_left_out: u64,
-    /// What the plugin's random numbers are a function of, in hexadecimal; empty where they are no function.
+    /// The seed of the plugin's random numbers, in hexadecimal; empty where they have none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub random_seed: String,
     /// Readings of the wall clock, in nanoseconds since 1970.
@@ -57,7 +57,7 @@ pub struct Recording {
     /// Readings of the monotonic clock, in nanoseconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monotonic_clock: Vec<u64>,
-    /// Whether the plugin had directories through WASI, whose use is not recorded.
+    /// `true` if the plugin had directories through WASI, whose use is not recorded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub preopens: bool,
 }
@@ -68,24 +68,24 @@ pub struct Recording {
 pub struct HostCall {
     /// The function: `tools.call`, `files.read` and the like.
     pub call: String,
-    /// What it was given.
+    /// The arguments.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub given: Value,
-    /// What it answered; absent where the answer was left out, or the cell ended before there was one.
+    /// The answer; absent where it was left out, or the cell ended before there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
     /// Bytes of JSON of an answer that was left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub answer_left_out: u64,
-    /// What was refused.
+    /// The refusals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// What the call cost the cell's budget.
+    /// The cost of the call to the cell's budget.
     #[serde(skip_serializing_if = "Cost::is_zero")]
     pub cost: Cost,
 }
 
-/// What a host call cost the cell's budget.
+/// The cost of a host call to the cell's budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Cost {
@@ -120,7 +120,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What becomes of a cell's host calls.
+/// The treatment of a cell's host calls.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum Tape {
@@ -169,7 +169,7 @@ struct Account {
     more_denials: u32,
 }
 
-/// How a host call goes on.
+/// The continuation of a host call.
 pub(crate) enum Step<T> {
     /// The host answers it.
     Live(Option<Begun>),
@@ -215,7 +215,7 @@ pub(crate) mod as_bytes {
 pub(crate) struct Bytes(#[serde(with = "as_bytes")] pub(crate) Vec<u8>);
 
 impl CellState {
-    /// Whether host calls are recorded or replayed.
+    /// Returns `true` if host calls are recorded or replayed.
     pub(crate) fn is_taped(&self) -> bool {
         self.tape.is_some()
     }

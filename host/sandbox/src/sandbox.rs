@@ -34,18 +34,19 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-/// How a sandbox is set up.
+/// The configuration of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxConfig {
-    /// Where components are compiled. There is no default: an embedder decides whom it trusts.
+    /// The place in which components are compiled. There is no default: an embedder decides whom it trusts.
     pub compile: CompileMode,
-    /// What one compilation may use.
+    /// The resources that one compilation may use.
     pub compile_limits: CompileLimits,
-    /// Where compiled components are kept; `None` compiles again in every process. No grant may reach this place.
+    /// The directory of compiled components; `None` compiles again in every process. No grant may reach this place.
     pub cache: Option<CachePlace>,
-    /// Which files decide what runs and what it may reach; grants of files do not extend to them unless they say so.
+    /// The files that decide what runs and what it may reach; grants of files do not extend to them unless they say so.
     pub control: Arc<ControlFiles>,
-    /// Where it is kept what plugins have written below granted directories. Default: in this process, while it runs.
+    /// The store of the bytes that plugins have written below granted directories. Default: in this process, while it
+    /// runs.
     pub written: Arc<dyn Ledger>,
     /// The operator's ceiling for all plugins.
     pub limits: LimitRequest,
@@ -54,9 +55,9 @@ pub struct SandboxConfig {
     /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB: the 64 KiB stack
     /// and the data of an SDK-built guest; `benches/README.md` has the figures.
     pub keep_resident: usize,
-    /// How cells get their memory.
+    /// The allocation of memory to cells.
     pub allocation: Allocation,
-    /// What instructions cost.
+    /// The metering of instructions.
     pub metering: Metering,
 }
 
@@ -102,22 +103,22 @@ pub struct LoadRequest {
     pub name: String,
     /// Its bytes.
     pub source: PluginSource,
-    /// What it may reach.
+    /// The capabilities that it is granted.
     pub grants: Grants,
     /// The operator's ceiling for this plugin; where it says nothing, the sandbox's counts.
     pub limits: LimitRequest,
-    /// What the operator has agreed that it may ask for, granted or not; a component that asks for more is not loaded.
+    /// The requests that the operator has agreed to, granted or not; a component that requests more is not loaded.
     /// `None`: it may ask for anything, and gets what is granted.
     pub agreed: Option<Requests>,
     /// The BLAKE3 digest that the component must have; `None`: any.
     pub digest: Option<Digest>,
-    /// How its exports become operations and judges.
+    /// The rule by which its exports become operations and judges.
     pub exports: Exports,
-    /// What it reads through `wasi:config/store`.
+    /// The settings that it reads through `wasi:config/store`.
     pub settings: Settings,
 }
 
-/// What an operator sets for a plugin: texts by their keys.
+/// The settings that an operator makes for a plugin: texts by their keys.
 pub type Settings = BTreeMap<String, String>;
 
 impl LoadRequest {
@@ -208,7 +209,7 @@ impl Sandbox {
         self.warning.as_deref()
     }
 
-    /// What of each pool is in use now.
+    /// Returns the use of each pool at this moment.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolUse> {
         self.pools.iter().map(|pool| pool.engine.in_use()).collect()

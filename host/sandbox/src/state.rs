@@ -1,4 +1,4 @@
-//! What belongs to one cell while it lives: the data of its store.
+//! The state of one cell while it lives: the data of its store.
 
 use crate::{
     budget::Budget,
@@ -21,7 +21,7 @@ use wasmtime::component::ResourceTable;
 /// Refusals that a receipt lists; more are counted.
 const LISTED_DENIALS: usize = 32;
 
-/// What a cell has been refused.
+/// The refusals that a cell has met.
 #[derive(Debug, Default)]
 pub(crate) struct Denials {
     pub(crate) listed: Vec<Denial>,
@@ -69,12 +69,12 @@ pub(crate) struct CellState {
     pub(crate) linked: Arc<Linked>,
     pub(crate) narrowing: Option<Narrowing>,
     pub(crate) context: Arc<CallContext>,
-    /// What is called: an operation or judge, or `describe`.
+    /// The export that is called: an operation or judge, or `describe`.
     pub(crate) operation: Arc<str>,
     pub(crate) host: Arc<dyn HostServices>,
     /// Present only when host calls are recorded or replayed.
     pub(crate) tape: Option<Running>,
-    /// What it keeps; opened when it is first used.
+    /// Its stores; opened when one is first used.
     pub(crate) stores: Option<Box<dyn Stores>>,
     /// Present only when the component imports WASI.
     pub(crate) wasi: Option<Box<ClosedWasi>>,
@@ -118,12 +118,12 @@ impl CellState {
         }
     }
 
-    /// Whether this cell may use `name`; a refusal is noted.
+    /// Checks that this cell may use `name`; a refusal is noted.
     pub(crate) fn check(&mut self, kind: Capability, name: &str) -> Result<(), Denial> {
         self.linked.policy.allows(kind, name, self.narrowing.as_ref()).map_err(|denial| self.denials.note(denial))
     }
 
-    /// Where this cell notes what it touches.
+    /// Returns the log in which this cell notes what it touches.
     pub(crate) fn touched(&mut self) -> &TouchLog {
         self.touched.get_or_insert_default()
     }

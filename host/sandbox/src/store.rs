@@ -1,4 +1,5 @@
-//! What plugins keep from one call to the next: what a cell asks, and who answers.
+//! Stores, in which plugins keep values from one call to the next: the requests of a cell, and the trait that answers
+//! them.
 //!
 //! The sandbox checks the grant and the bounds of keys and values; where the entries are is the embedder's concern.
 
@@ -17,13 +18,13 @@ pub const LISTED_KEYS: u32 = 1_000;
 /// A value with the number of the write that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreEntry {
-    /// What was written.
+    /// The value that was written.
     pub value: Vec<u8>,
     /// Grows with every write to the store.
     pub version: u64,
 }
 
-/// What a cell asks of a store that it was granted.
+/// A request of a cell to a store that it was granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreRequest {
     /// The entry of a key.
@@ -49,7 +50,7 @@ pub enum StoreRequest {
     },
     /// Keys in the order of their bytes.
     List {
-        /// How the keys begin.
+        /// The prefix of the keys.
         prefix: String,
         /// The key after which the page begins.
         after: Option<String>,
@@ -76,7 +77,7 @@ pub enum StoreAnswer {
     Page {
         /// The keys.
         keys: Vec<String>,
-        /// Whether there are more.
+        /// `true` if there are more.
         more: bool,
     },
     /// To `Delete`: whether there was an entry.

@@ -29,7 +29,7 @@ use wasmtime::{
     },
 };
 
-/// How a component's exports become operations and judges.
+/// The rule by which a component's exports become operations and judges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exports {

@@ -1,4 +1,4 @@
-//! What is recorded of a cell's host calls, and cells that replay it.
+//! Recordings of a cell's host calls, and cells that replay them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 

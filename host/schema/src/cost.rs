@@ -1,4 +1,4 @@
-//! What someone's schema costs the host, known before it is built and before any value is checked.
+//! The cost of a schema that others wrote, known before it is built and before any value is checked.
 //!
 //! Schemas branch in place (`allOf`, `anyOf`, `$ref`, …) and call themselves on parts of a value. A few hundred bytes
 //! can therefore ask for more steps than there are atoms, or recurse without ever looking at a part. This module finds
@@ -35,7 +35,7 @@ pub(crate) struct Cost {
     nesting: Vec<u64>,
     /// Schemas that the validator compiles.
     pub(crate) compiled: u64,
-    /// Whether the reasons of a failed check may outnumber the parts of the value.
+    /// `true` if the reasons of a failed check may outnumber the parts of the value.
     pub(crate) lists_reasons: bool,
 }
 
@@ -95,7 +95,7 @@ fn branches() -> String {
     format!("its schemas apply to one place in more than {MAX_PATHS} ways; use fewer branches or references")
 }
 
-/// Whether so many compiled schemas may be kept.
+/// Checks whether this number of compiled schemas may be kept.
 pub(crate) fn check_total(compiled: u64) -> Result<(), String> {
     if compiled > MAX_COMPILED {
         return Err(format!("it would be compiled to more than {MAX_COMPILED} schemas; use fewer or simpler ones"));
@@ -152,7 +152,7 @@ fn paths(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     paths
 }
 
-/// What an `unevaluated…` looks at once more: for every schema a second one that does what the validator does to find
+/// Adds the second look of each `unevaluated…`: for every schema a second one that does what the validator does to find
 /// out what the first has evaluated, which is to check everything that applies in place, and to look for the same in
 /// each of them.
 fn add_trackers(nodes: &mut Vec<Node>) {
@@ -173,7 +173,7 @@ fn add_trackers(nodes: &mut Vec<Node>) {
     nodes.extend(trackers);
 }
 
-/// How many schemas the validator compiles.
+/// Returns the number of schemas that the validator compiles.
 ///
 /// Each is compiled once, except for those below an `unevaluated…`: these are compiled again for every way that leads
 /// to them, with all that is written inside of them.

@@ -27,12 +27,12 @@ pub(crate) struct Node {
     pub(crate) members: Vec<Vec<usize>>,
     /// Those of `here` that are written inside of it.
     pub(crate) inline: Vec<usize>,
-    /// What its `$ref` points to.
+    /// The target of its `$ref`.
     pub(crate) target: Option<usize>,
-    /// Whether it has `unevaluatedProperties` or `unevaluatedItems`, which look once more at everything that applies
+    /// `true` if it has `unevaluatedProperties` or `unevaluatedItems`, which look once more at everything that applies
     /// here.
     pub(crate) tracks: bool,
-    /// Whether the reasons of a failed check may outnumber the parts of the value.
+    /// `true` if the reasons of a failed check may outnumber the parts of the value.
     pub(crate) lists_reasons: bool,
 }
 

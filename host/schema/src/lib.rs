@@ -150,7 +150,7 @@ impl Schema {
         shared::get(value, Reading::Lenient)
     }
 
-    /// Whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a
+    /// Checks whether these schemas may be kept together: the memory that they take is bounded for all of a plugin or a
     /// document.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Schema {
         cost::check_total(compiled)
     }
 
-    /// Whether a value of this text can be checked where others wait.
+    /// Returns `true` if a value of this text can be checked where others wait.
     #[must_use]
     pub fn is_quick(&self, text: &str, weight: Weight) -> bool {
         // Of two bytes, one is a comma, a colon, a bracket or a quote, except in long texts, where a part has more of
@@ -174,7 +174,7 @@ impl Schema {
             && self.cost.worst().saturating_mul(text.len() as u64 / 2 + 1) <= QUICK_STEPS
     }
 
-    /// Whether a value can be checked in this many steps.
+    /// Checks whether a value can be checked in this number of steps.
     ///
     /// # Errors
     /// When it cannot.
@@ -188,20 +188,22 @@ impl Schema {
         Ok(())
     }
 
-    /// Whether a value fits for certain, found out in one walk over it. `false` says nothing: ask [`Schema::check`] then.
+    /// Returns `true` if a value fits for certain, found out in one walk over it. `false` says nothing: ask
+    /// [`Schema::check`] then.
     #[must_use]
     pub fn surely_fits(&self, value: &opcell_types::Value) -> bool {
         self.plain.as_ref().is_some_and(|plain| plain.fits(value))
     }
 
-    /// Whether JSON text is one value that fits for certain, found out while it is read; nothing is kept of it. `false`
-    /// says nothing.
+    /// Returns `true` if JSON text is one value that fits for certain, found out while it is read; nothing is kept of
+    /// it. `false` says nothing.
     #[must_use]
     pub fn surely_fits_text(&self, text: &str) -> bool {
         self.plain.as_ref().is_some_and(|plain| plain.fits_text(text))
     }
 
-    /// Whether the schema is so simple that [`Schema::surely_fits`] decides, and looks at each part of a value once.
+    /// Returns `true` if the schema is so simple that [`Schema::surely_fits`] decides, and looks at each part of a
+    /// value once.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.plain.is_some()
@@ -280,8 +282,8 @@ fn show(error: &ValidationError<'_>) -> String {
     printable(&format!("at {place}: {message}"), VIOLATION_BYTES)
 }
 
-/// How many parts a value has, long texts counting as several, and how deep it is nested. The parser allows 128 levels,
-/// so this recursion ends.
+/// Returns the number of parts of a value, long texts counting as several, and its nesting. The parser allows 128
+/// levels, so this recursion ends.
 fn measure(value: &Value, depth: usize) -> (u64, usize) {
     let fold = |(parts, deepest): (u64, usize), inner: &Value| {
         let (more, deeper) = measure(inner, depth + 1);

@@ -12,7 +12,8 @@ pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// two thousand.
 pub(crate) const MAX_STATES: u64 = 100_000;
 
-/// What even the simplest pattern takes, as states: with it, no plugin or document has more than 250 patterns.
+/// The number of states that even the simplest pattern takes: with it, no plugin or document has more than 250
+/// patterns.
 const FEWEST_STATES: u64 = 400;
 
 /// The states that are made while matching, kept by every pattern for every thread that matches it, in bytes. A pattern
@@ -88,7 +89,7 @@ impl<'a> Patterns<'a> {
     }
 }
 
-/// Whether this many states may be kept.
+/// Checks whether this number of states may be kept.
 pub(crate) fn check_total(states: u64) -> Result<(), String> {
     if states > MAX_STATES {
         return Err(format!("its patterns together need more than {MAX_STATES} states; use fewer or simpler ones"));

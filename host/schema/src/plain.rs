@@ -60,7 +60,7 @@ enum Others {
     Checked(Box<Plain>),
 }
 
-/// What a part of a value must fit.
+/// The rule that a part of a value must fit.
 #[derive(Clone, Copy)]
 enum Of<'a> {
     Plain(&'a Plain),
@@ -162,8 +162,8 @@ impl Plain {
         Some(plain)
     }
 
-    /// Whether a value fits for certain; `false` may mean that it cannot be told here. Ends soon: each part of the value
-    /// is looked at once, and neither schemas nor values nest deeper than a hundred levels.
+    /// Returns `true` if a value fits for certain; `false` may mean that it cannot be told here. Ends soon: each part
+    /// of the value is looked at once, and neither schemas nor values nest deeper than a hundred levels.
     pub(crate) fn fits(&self, value: &Value) -> bool {
         if self.types.is_some_and(|types| !types.have(value)) {
             return false;
@@ -201,7 +201,7 @@ impl Plain {
         }
     }
 
-    /// What the member of a name must fit.
+    /// Returns the rule that the member of a name must fit.
     fn of_member(&self, name: &str) -> Of<'_> {
         let named = self.members.binary_search_by(|(known, _)| (**known).cmp(name)).ok();
         match (named.and_then(|at| self.members.get(at)), &self.others) {
@@ -376,7 +376,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-        /// What fits plainly fits; what the validator takes is only seldom left to it.
+        /// Values that fit are found to fit plainly; few that the validator takes are left to it.
         #[test]
         fn what_fits_plainly_fits(schema in schemas(), value in values()) {
             let compiled = Schema::compile(&schema).unwrap();

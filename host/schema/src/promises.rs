@@ -1,4 +1,4 @@
-//! What the weights promise, held against what the validator does: for generated schemas and values, the schemas that
+//! The promises of the weights, held against the validator's work: for generated schemas and values, the schemas that
 //! are really applied, the memory that is really taken.
 
 use crate::{Schema, measure};

@@ -9,7 +9,7 @@ const SHALLOW: u64 = 300;
 /// Address space for the deepest recursion that is let through; only what is used of it takes memory.
 const ROOM: usize = 512 << 20;
 
-/// Whether so many schemas inside one another need more stack than every thread has.
+/// Returns `true` if this number of schemas inside one another needs more stack than every thread has.
 pub(crate) fn needs_room_for(nesting: u64) -> bool {
     nesting > SHALLOW
 }

@@ -10,7 +10,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-/// Whether elements must differ.
+/// `true` if elements must differ.
 struct UniqueItems(bool);
 
 /// Makes the keyword; what is not a boolean has been refused by the meta-schema.

@@ -1,4 +1,4 @@
-//! What a JSON text costs as a value, known before it is parsed.
+//! The cost of a JSON text as a value, known before it is parsed.
 
 /// A value and the place that it takes in a list that grows.
 const VALUE_BYTES: u64 = 160;
@@ -9,7 +9,7 @@ const MEMBER_BYTES: u64 = 80;
 /// An array or object for itself: none begins with room for fewer than four values.
 const CONTAINER_BYTES: u64 = 480;
 
-/// What one text would become.
+/// The size of the value of one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weight {
     /// Bytes of memory, at most.

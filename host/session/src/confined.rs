@@ -63,12 +63,12 @@ pub enum FileError {
     Failed {
         /// Path as requested.
         path: String,
-        /// What the system said, without host paths.
+        /// The error of the system, without host paths.
         message: String,
     },
 }
 
-/// What kind of thing an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     File,
@@ -95,12 +95,12 @@ pub(crate) struct Folder {
     guard: Option<Guard>,
 }
 
-/// What a folder does not extend to.
+/// The files that a folder does not extend to.
 #[derive(Debug, Clone)]
 pub(crate) struct Guard {
     /// The folder's name among the file roots.
     pub(crate) name: String,
-    /// Where the folder is, without links.
+    /// The path of the folder, without links.
     pub(crate) root: PathBuf,
     pub(crate) control: Arc<ControlFiles>,
 }
@@ -212,7 +212,7 @@ impl Folder {
         written.map_err(failed)
     }
 
-    /// Where a file would be, links of the folders above it followed, as far as these exist.
+    /// Returns the path at which a file would be, links of the folders above it followed, as far as these exist.
     fn real_target(&self, relative: &Path) -> Option<PathBuf> {
         let mut existing = relative.parent();
         loop {
@@ -256,7 +256,7 @@ impl Folder {
         Ok(found)
     }
 
-    /// What a path is, links followed inside the folder.
+    /// Returns the kind of a path, links followed inside the folder.
     pub(crate) fn kind(&self, path: &str) -> Result<EntryKind, FileError> {
         let metadata = self.dir.metadata(relative(path)?).map_err(|error| failed(path, &error))?;
         Ok(match () {
@@ -267,7 +267,7 @@ impl Folder {
     }
 }
 
-/// Where an open file or folder is, as the kernel knows it; `None` where `/proc` is not there to ask.
+/// Returns the path of an open file or folder, as the kernel knows it; `None` where `/proc` is not there to ask.
 fn real_path(open: &impl AsRawFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).ok().filter(|path| path.is_absolute())
 }

@@ -1,5 +1,5 @@
-//! What a model may call: tools over file roots, a shell where the operator enables it, and whatever is injected from
-//! outside (web access, plugin operations, delegation).
+//! The tools of a model: over file roots, a shell where the operator enables it, and whatever is injected from outside
+//! (web access, plugin operations, delegation).
 //!
 //! What a tool does is the engine's [`Tool`], which plugins and steps can call too. How sessions have one is a
 //! [`SessionTool`].
@@ -29,7 +29,7 @@ use std::sync::Arc;
 /// A tool as sessions have it: under a name, with what decides which sessions have it and how prompts show it.
 #[derive(Clone)]
 pub struct SessionTool {
-    /// What is called.
+    /// The tool that is called.
     pub tool: Arc<dyn Tool>,
     /// As a model sees it; its name may be another than the tool's own.
     pub description: ToolDescription,
@@ -37,11 +37,11 @@ pub struct SessionTool {
     pub lambda: Option<String>,
     /// The extension that it belongs to; sessions that leave the extension out do not have the tool.
     pub extension: Option<String>,
-    /// Whether only sessions that declare it have it: tools that write, run commands or reach the network, and other
+    /// `true` if only sessions that declare it have it: tools that write, run commands or reach the network, and other
     /// names of tools.
     pub by_declaration: bool,
-    /// Whether it is one of this crate, whose schema is known to be one: it is compiled when the tool is first called,
-    /// and not when the host is made.
+    /// `true` if it is one of this crate, whose schema is known to be valid: it is compiled when the tool is first
+    /// called, and not when the host is made.
     pub own: bool,
 }
 

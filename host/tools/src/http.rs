@@ -18,7 +18,7 @@ mod unavailable;
 pub use error::{FetchError, FetchLimits, MissingRule};
 #[cfg(feature = "http")]
 pub use fetch::HttpClient;
-/// What rules are made of.
+/// The types of rules.
 pub use http::{Method, header::HeaderName};
 pub use rule::{Credential, HttpRule, OriginPattern, SecretSource};
 #[cfg(not(feature = "http"))]

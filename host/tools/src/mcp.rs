@@ -85,7 +85,7 @@ pub struct McpServer {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Where it runs.
+    /// The directory in which it runs.
     pub directory: PathBuf,
     /// Variables of this process that it gets beside `PATH`.
     pub env: Vec<String>,
@@ -93,7 +93,7 @@ pub struct McpServer {
     pub call_time: Duration,
     /// Size of one message from it, in bytes.
     pub result_bytes: u64,
-    /// Where it answers, when it is not a program.
+    /// The address of the server, when it is not a program.
     pub remote: Option<Remote>,
     /// `true` if the kernel keeps it from everything but the system's programs, its directory, and what follows.
     pub confine: bool,
@@ -108,7 +108,7 @@ pub struct McpServer {
 /// An address that the operator named, and what the host sends there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Where the server answers.
+    /// The URL of the server.
     pub url: url::Url,
     /// Its origin, whether it may be in a private network, and the credential.
     pub rule: HttpRule,
@@ -117,7 +117,7 @@ pub struct Remote {
 impl McpServer {
     /// Longer than any interactive tool takes; a step's own `timeout` is the usual bound.
     pub const DEFAULT_CALL_TIME: Duration = Duration::from_secs(60);
-    /// What a cell may return, too.
+    /// The result size that is also a cell's default.
     pub const DEFAULT_RESULT_BYTES: u64 = 4 << 20;
 }
 
@@ -166,7 +166,7 @@ pub struct Called {
     pub warnings: Vec<String>,
 }
 
-/// What becomes of images, audio and binary resources in a tool's result.
+/// The treatment of images, audio and binary resources in a tool's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binary {
     /// They stay in the result, in base64: a step can use them.

@@ -1,9 +1,10 @@
-//! Where in a run a call happens.
+//! The place in a run at which a call happens.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where in a run a call happens. Plugins, tools and models get the same five facts; the trace is the host's own.
+/// The place in a run at which a call happens. Plugins, tools and models get the same five facts; the trace is the
+/// host's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CallContext {
@@ -11,7 +12,7 @@ pub struct CallContext {
     pub run: Arc<str>,
     /// Step name as authored.
     pub step: Arc<str>,
-    /// How often the step has been entered, from 1.
+    /// The number of the visit of the step, from 1.
     pub visit: u32,
     /// Attempt within the visit, from 1.
     pub attempt: u32,

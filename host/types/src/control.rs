@@ -34,7 +34,7 @@ pub use table::{Group, HARMLESS_OF_GIT, Holds, OPEN_OF_OPCELL, TABLE};
 /// Entries of one folder that are looked at for their names.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What a caller is about to do with a path.
+/// The action on a path that a caller is about to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// Read what it holds.
@@ -160,8 +160,8 @@ impl ControlFiles {
         self.secrets.iter().cloned().chain(usual).collect()
     }
 
-    /// Whether a file that may be written below `root` could decide something: for grants that are not looked at file
-    /// by file.
+    /// Returns `true` if a file that may be written below `root` could decide something: for grants that are not looked
+    /// at file by file.
     #[must_use]
     pub fn decides_below(&self, root: &Path) -> bool {
         let project = self.project.iter();
@@ -238,7 +238,7 @@ fn plain(name: &str) -> String {
     name.to_ascii_lowercase().trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Whether `path` is `place` or lies below it, on any file system.
+/// Returns `true` if `path` is `place` or lies below it, on any file system.
 fn lies_in(path: &Path, place: &Path) -> bool {
     if path.starts_with(place) {
         return true;

@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 /// Longest name of a guest or a document that a denial repeats, in bytes.
 const NAME: usize = 200;
 
-/// How a directory may be used.
+/// The access to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -39,7 +39,7 @@ pub enum Capability {
     Skill,
     /// A granted directory.
     Files,
-    /// What a plugin keeps from one call to the next.
+    /// The store in which a plugin keeps values from one call to the next.
     Store,
 }
 
@@ -86,7 +86,7 @@ pub enum HttpScope {
     Sessions,
 }
 
-/// What a session of a model lacks.
+/// A part that a session of a model lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -111,7 +111,7 @@ impl SessionPart {
     }
 }
 
-/// What would change a refusal: who has to do what.
+/// The change that would allow a refused action, and the role that has to make it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -137,7 +137,7 @@ pub enum Remedy {
         /// The method that is missing, where it is the method.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         method: Option<String>,
-        /// Whether private addresses have to be allowed.
+        /// `true` if private addresses have to be allowed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         private: bool,
     },
@@ -169,7 +169,7 @@ pub enum Remedy {
     },
     /// The document's author declares it for the session.
     DeclareInSession {
-        /// What is missing.
+        /// The missing part.
         part: SessionPart,
         /// Its name.
         name: String,
@@ -255,7 +255,7 @@ pub struct Denial {
     pub capability: String,
     /// The rule that refused it, as a clause.
     pub rule: String,
-    /// What would change that.
+    /// The change that would allow it.
     pub remedy: Remedy,
 }
 

@@ -1,9 +1,9 @@
-//! What repeating a call does.
+//! The effects of repeating a call.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What happens when the same call is made twice.
+/// The effect of making the same call twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effects {

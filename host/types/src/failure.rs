@@ -4,7 +4,7 @@ use crate::{denial::Denial, value::Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// Who says that something failed. A reason is only unique within its source: a plugin may fail with the reason
+/// The party that reports a failure. A reason is only unique within its source: a plugin may fail with the reason
 /// `timeout`, and that is not the sandbox's `timeout`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -50,7 +50,7 @@ impl fmt::Display for Source {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Failure {
-    /// Who says so.
+    /// The party that reports it.
     #[serde(default)]
     pub source: Source,
     /// Stable and machine-readable, kebab-case; unique within its source.
@@ -63,7 +63,7 @@ pub struct Failure {
     /// The refusal, where the host or the sandbox refused something. A plugin's own failure never has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Box<Denial>>,
-    /// Whether a `retry` may repeat it.
+    /// `true` if a `retry` may repeat it.
     #[serde(default)]
     pub retriable: bool,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 use std::{borrow::Borrow, fmt, ops::Deref, str::FromStr, sync::Arc};
 
-/// Whether a text is `[a-z0-9][a-z0-9-]*`: a plugin's name, or either part of an operation's id.
+/// Returns `true` if a text is `[a-z0-9][a-z0-9-]*`: a plugin's name, or either part of an operation's id.
 #[must_use]
 pub fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! What a judge decides.
+//! The outcome that a judge decides.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};

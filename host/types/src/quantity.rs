@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 #[error("`{}` is not {expected}", crate::text::one_line(.text, 100))]
 pub struct InvalidQuantity {
     text: String,
-    /// What would be one.
+    /// The form of a valid text.
     pub expected: &'static str,
 }
 
@@ -39,7 +39,7 @@ macro_rules! quantity {
         pub struct $name(pub u64);
 
         impl $name {
-            /// What a text of this kind looks like, for messages.
+            /// An example of a text of this kind, for messages.
             pub const EXPECTED: &'static str = $expected;
         }
 

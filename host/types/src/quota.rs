@@ -1,4 +1,4 @@
-//! What was written below a directory, counted against a quota.
+//! Quotas on the bytes that are written below a directory.
 
 use std::{
     collections::HashMap,
@@ -38,18 +38,18 @@ impl Written {
     }
 }
 
-/// Where accounts of what is written are kept.
+/// The store of the accounts of written bytes.
 pub trait Ledger: Debug + Send + Sync {
     /// The account of a writer for a directory, by its path without links. Asked again, it is the same account.
     fn account(&self, writer: &str, directory: &Path) -> Arc<dyn Account>;
 }
 
-/// What one writer has written below one directory.
+/// The bytes that one writer has written below one directory.
 pub trait Account: Debug + Send + Sync {
     /// Books an amount before it is written; false, and nothing is booked, where the quota does not allow it.
     fn take(&self, wanted: Written, quota: Written) -> bool;
 
-    /// Whether `take` waits for files, and so belongs on a thread that may wait.
+    /// Returns `true` if `take` waits for files, and so belongs on a thread that may wait.
     fn waits(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What a tool says about itself.
+//! The description of a tool.
 
 use crate::value::Value;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct ToolDescription {
     /// The name that it is called by, such as `http.fetch`.
     pub name: String,
-    /// What it does, in a sentence or two.
+    /// The description of its effect, in a sentence or two.
     pub description: String,
     /// JSON Schema of its arguments, which are an object.
     pub parameters: Value,

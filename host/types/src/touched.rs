@@ -1,4 +1,4 @@
-//! What a call touched outside of itself: requests, files and stores, for its receipt.
+//! The resources that a call touched outside of itself: requests, files and stores, for its receipt.
 //!
 //! Lists are bounded; what does not fit is counted. Query strings, headers and bodies never get here: they may hold
 //! secrets.
@@ -41,7 +41,7 @@ pub struct HttpExchange {
 pub struct FileTouch {
     /// The root's name and the path below it: `repo/src/lib.rs`.
     pub path: String,
-    /// What was done with it, in the order in which each was first done: `open`, `list`, `create`, `remove`, `stat`.
+    /// The actions on it, in the order in which each was first done: `open`, `list`, `create`, `remove`, `stat`.
     pub actions: Vec<FileAction>,
     /// Bytes read.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -51,7 +51,7 @@ pub struct FileTouch {
     pub written: u64,
 }
 
-/// What a cell does with a file or a directory.
+/// An action of a cell on a file or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -74,17 +74,17 @@ pub enum FileAction {
 pub struct StoreTouch {
     /// The store's name and the key: `counts/visits`; the name alone where its keys were listed.
     pub key: String,
-    /// What was done, in the order in which each was first done.
+    /// The actions, in the order in which each was first done.
     pub actions: Vec<StoreAction>,
     /// The version that was last seen or written; absent where there was no entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Whether an answer was the recorded one of an earlier attempt of the same call.
+    /// `true` if an answer was the recorded one of an earlier attempt of the same call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recorded: bool,
 }
 
-/// What a cell does with a store.
+/// An action of a cell on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -101,7 +101,7 @@ pub enum StoreAction {
     Delete,
 }
 
-/// What a call touched.
+/// The resources that a call touched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Touched {
@@ -134,7 +134,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Touched {
-    /// Whether nothing was touched.
+    /// Returns `true` if nothing was touched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -223,7 +223,8 @@ impl Touched {
     }
 }
 
-/// Where a call that may be dropped at any time notes what it touches. Clones note in the same place.
+/// A log in which a call that may be dropped at any time notes the resources that it touches. Clones note in the same
+/// place.
 #[derive(Debug, Default)]
 pub struct TouchLog(OnceLock<Arc<Mutex<Touched>>>);
 
@@ -240,13 +241,13 @@ impl TouchLog {
         note(&mut self.0.get_or_init(Arc::default).lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What has been noted so far.
+    /// Returns the notes so far.
     #[must_use]
     pub fn so_far(&self) -> Touched {
         self.note(|touched| touched.clone())
     }
 
-    /// What has been noted so far; the log begins anew.
+    /// Returns the notes so far; the log begins anew.
     #[must_use]
     pub fn take(&self) -> Touched {
         self.note(std::mem::take)

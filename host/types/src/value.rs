@@ -29,10 +29,11 @@ use indexmap::IndexMap;
 /// Entries of an object that is being made, in order. [`Object`] is what it becomes.
 pub type Map = IndexMap<Text, Value>;
 
-/// How many levels of arrays and objects a value may have, wherever values are read, made, written and kept.
+/// The maximum nesting of arrays and objects in a value, wherever values are read, made, written and kept.
 pub const MAX_DEPTH: u32 = 100;
 
-/// How many bytes one value of a run may take, written as JSON: what a step makes, and each text that is put together.
+/// The maximum size of one value of a run in bytes, written as JSON: the result of a step, and each text that is put
+/// together.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// A JSON value. Long texts and aggregates are shared: cloning is constant time, and two clones are the *same*
@@ -141,7 +142,7 @@ impl Value {
         self.as_object().and_then(|entries| entries.get(key))
     }
 
-    /// Whether this is `undefined` or `null`.
+    /// Returns `true` if this is `undefined` or `null`.
     #[must_use]
     pub fn is_nullish(&self) -> bool {
         matches!(self, Self::Undefined | Self::Null)
@@ -157,8 +158,8 @@ impl Value {
         }
     }
 
-    /// Where an aggregate is in memory: equal for two values exactly if they are the same aggregate, as long as one is
-    /// held.
+    /// Returns the address of an aggregate: equal for two values exactly if they are the same aggregate, as long as one
+    /// is held.
     #[must_use]
     pub fn address(&self) -> Option<usize> {
         match self {
@@ -168,7 +169,8 @@ impl Value {
         }
     }
 
-    /// What the value takes when it is written, and how deep it nests: constant time for everything but a short text.
+    /// Returns the size of the value when it is written, and its nesting: constant time for everything but a short
+    /// text.
     #[must_use]
     pub fn measure(&self) -> Measure {
         Measure::of(self)

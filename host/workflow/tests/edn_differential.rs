@@ -82,7 +82,7 @@ fn compared(value: &Edn<'_>) -> String {
     }
 }
 
-/// Whether a set holds an element twice, or a map a key, as Clojure compares them.
+/// Returns `true` if a set holds an element twice, or a map a key, as Clojure compares them.
 fn says_something_twice(value: &Edn<'_>) -> bool {
     let twice = |items: Vec<&Edn<'_>>| {
         let mut seen = HashSet::new();

@@ -4,7 +4,7 @@
 //! whole is not YAML (`argument-hint: [a] [b]`, a colon in a description), each entry is read by itself, so that one of
 //! them never changes another; an entry that is no YAML either is taken as written.
 
-use crate::yaml::{self, Node, NodeKind};
+use crate::tree::{self as yaml, Node, NodeKind};
 use indexmap::IndexMap;
 use opcell_types::Value;
 
@@ -78,7 +78,7 @@ impl Field {
 pub struct FrontMatter {
     /// The entries in authored order; the last one of a name.
     pub fields: IndexMap<String, Field>,
-    /// What the author should mend, as sentences.
+    /// Advice to the author, as sentences.
     pub notes: Vec<String>,
 }
 

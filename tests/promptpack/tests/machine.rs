@@ -167,7 +167,7 @@ mod tools {
     }
 }
 
-/// What the table in the documentation of `promptpack` promises, used as a host of the reference's package uses it.
+/// The promises of the table in the documentation of `promptpack`, used as a host of the reference's package uses it.
 mod surface {
     use super::*;
     use opcell_promptpack_reference::TransitionResult;

@@ -32,8 +32,8 @@ pub(super) fn decode(value: &Value) -> Value {
     }
 }
 
-/// Whether two values are the same to JavaScript's `Object.is`, aggregates by what they hold: NaN is itself, and -0 is
-/// not 0.
+/// Returns `true` if two values are the same to JavaScript's `Object.is`, aggregates by what they hold: NaN is itself,
+/// and -0 is not 0.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => {

@@ -67,7 +67,7 @@ fn compare_with_case(case: &Json, observed: &Json) -> Result<(), Failure> {
     }
 }
 
-/// Whether one of several alternatives held; else how the first one differs.
+/// Checks whether one of several alternatives held; else says how the first one differs.
 fn any_of(alternatives: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
     let mut first = None;
     for alternative in alternatives {
@@ -79,7 +79,7 @@ fn any_of(alternatives: impl Iterator<Item = Result<(), Failure>>) -> Result<(),
     Err(first.unwrap_or_else(|| broken("the case has no alternatives")))
 }
 
-/// Whether everything that `expected` states is `observed`: an object may have more keys than stated at its top.
+/// Checks whether everything that `expected` states is `observed`: an object may have more keys than stated at its top.
 fn compare(place: &str, expected: &Json, observed: &Json) -> Result<(), Failure> {
     match expected {
         Json::Object(entries) => entries.iter().try_for_each(|(key, expected)| {

@@ -24,7 +24,7 @@ use std::{
 /// Processes that one run may take before it counts as one that never ends.
 const MOST_LIVES: usize = 12;
 
-/// How often a run may end before its kill comes.
+/// The number of times a run may end before its kill comes.
 const ATTEMPTS: usize = 20;
 
 /// When a process is killed.
@@ -47,7 +47,7 @@ impl Kill {
     }
 }
 
-/// What an undisturbed run looks like.
+/// An undisturbed run.
 struct Undisturbed {
     remains: Remains,
     /// Per process: its writes and how long it lived.
@@ -130,7 +130,7 @@ impl Undisturbed {
     }
 }
 
-/// Where runs are fought.
+/// The store and the documents of the campaign.
 struct Field<'a> {
     directory: &'a Path,
     cache: &'a Path,

@@ -19,12 +19,12 @@ use std::{
 /// The run's name.
 pub const RUN: &str = "r";
 
-/// What a child that lived says on stdout.
+/// The report of a child that lived, on stdout.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Journal writes of this process.
     pub writes: u64,
-    /// Whether the run has ended.
+    /// `true` if the run has ended.
     pub ended: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a run left behind, free of what may differ, and the differences between two of them.
+//! The remains of a run, free of what may differ, and the differences between two of them.
 
 use super::{
     child::RUN,
@@ -21,20 +21,20 @@ use std::{
     sync::Arc,
 };
 
-/// What a run left behind.
+/// The remains of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remains {
     /// Status, result, artifacts, use.
     outcome: String,
     /// Deeds, each with how often it was done; those with one idempotency key are one.
     deeds: BTreeMap<Deed, usize>,
-    /// How often each kind of event happened; what only an interruption brings is left out.
+    /// The number of events of each kind; what only an interruption brings is left out.
     kinds: BTreeMap<&'static str, usize>,
     /// Every entry into a step, without times and numbers.
     steps: BTreeSet<String>,
-    /// Whether the journal decides again as it did.
+    /// `true` if the journal decides again as it did.
     replays: bool,
-    /// What must not be in any run: something acknowledged that is not there, something done out of turn.
+    /// The faults that must not be in any run: something acknowledged that is not there, something done out of turn.
     broken: Vec<String>,
 }
 
@@ -83,13 +83,13 @@ impl Remains {
         })
     }
 
-    /// What must not be in any run, disturbed or not.
+    /// Returns the faults that must not be in any run, disturbed or not.
     pub fn broken(&self) -> &[String] {
         &self.broken
     }
 
-    /// What differs from an undisturbed run after `kills` of them. Repeating is allowed where the operation allows it,
-    /// never more often than the process was killed.
+    /// Returns the differences from an undisturbed run after `kills` of them. Repeating is allowed where the operation
+    /// allows it, never more often than the process was killed.
     pub fn differences(&self, undisturbed: &Self, kills: usize) -> Vec<String> {
         let mut found = Vec::new();
         if self.outcome != undisturbed.outcome {

@@ -24,7 +24,7 @@ pub enum Side {
     After,
 }
 
-/// Which write is the last.
+/// The write that is the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
     /// Writes are counted from 1, in each process.

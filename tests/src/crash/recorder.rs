@@ -79,7 +79,7 @@ impl Recorder {
     }
 }
 
-/// How the recorder writes a record down.
+/// Returns the line that the recorder writes for a record.
 pub fn durable(record: &Record) -> Line {
     let mut hasher = DefaultHasher::new();
     (record.seq, &record.kind, record.version, record.at, &*record.payload).hash(&mut hasher);

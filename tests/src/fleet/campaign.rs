@@ -39,17 +39,17 @@ const RUNS: usize = 2;
 /// The lease, in seconds.
 const LEASE: u64 = 2;
 
-/// How long the runs of a round may take before they count as runs that never end.
+/// The time that the runs of a round may take before they count as runs that never end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long after the last fault an effect in doubt counts as done or not done: whoever might still have performed it
-/// is stopped by then.
+/// The time after the last fault at which an effect in doubt counts as done or not done: whoever might still have
+/// performed it is stopped by then.
 const CALM: Duration = Duration::from_millis(1_500);
 
-/// How often the campaign looks.
+/// The interval at which the campaign looks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     /// Of this many workers, without a word.
@@ -148,20 +148,20 @@ pub fn run(
     fought.map(Some)
 }
 
-/// Where programs that are installed for tests outlast them: `target/tmp`.
+/// Returns the folder in which programs that are installed for tests outlast them: `target/tmp`.
 fn kept() -> Result<std::path::PathBuf> {
     let program = std::env::current_exe()?;
     Ok(program.ancestors().nth(2).context("a build folder")?.join("tmp"))
 }
 
-/// Where the workers of a Restate server are.
+/// Returns the server that gives turns to the workers.
 async fn take_turns_from(server: &RestateServer) -> Result<Restate> {
     let ports: Vec<u16> = (0..WORKERS).map(|_| free_port()).collect();
     let advertise = format!("http://127.0.0.1:{}", balancer::start(ports.clone()).await?);
     Ok(Restate { admin: server.admin(), ingress: server.ingress(), advertise, ports })
 }
 
-/// What a campaign works on.
+/// The store and the workers of a campaign.
 struct Field<'a> {
     folder: &'a Path,
     host: &'a Host,
@@ -254,7 +254,7 @@ impl Field<'_> {
         self.host.engine()
     }
 
-    /// What one run of each document leaves when nothing goes wrong.
+    /// Returns the remains of one run of each document when nothing goes wrong.
     async fn undisturbed(&self) -> Result<BTreeMap<&'static str, Remains>> {
         let runs = self.start("undisturbed").await?;
         self.finish(&runs, &BTreeMap::new()).await?;

@@ -1,4 +1,4 @@
-//! What a run left behind, and what must not differ from an undisturbed one.
+//! The remains of a run, and the parts that must not differ from an undisturbed one.
 
 use super::recorder::{Deed, Recorder};
 use anyhow::{Context as _, Result};
@@ -10,7 +10,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-/// What a run left behind.
+/// The remains of a run.
 #[derive(Debug, Clone)]
 pub struct Remains {
     /// Status, result, artifacts.
@@ -35,7 +35,7 @@ impl Remains {
         Ok(Self { outcome, deeds, signals, replays: engine.replay(run).await?.is_none() })
     }
 
-    /// What differs from an undisturbed run.
+    /// Returns the differences from an undisturbed run.
     pub fn differences(&self, undisturbed: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.outcome != undisturbed.outcome {
@@ -61,7 +61,7 @@ impl Remains {
         found
     }
 
-    /// What an undisturbed run must have done, so that there is something to compare with.
+    /// Returns `true` if an undisturbed run did enough for there to be something to compare with.
     pub fn is_whole(&self) -> bool {
         self.outcome.starts_with("completed") && self.replays && self.deeds.len() > 1
     }
@@ -72,12 +72,12 @@ impl Remains {
     }
 }
 
-/// What the journal has shown: it must never show anything else in its place.
+/// The records that the journal has shown: it must never show anything else in their place.
 #[derive(Default)]
 pub struct Shown(HashMap<RunId, Vec<u64>>);
 
 impl Shown {
-    /// How many records of a run it has shown.
+    /// Returns the number of records of a run that it has shown.
     pub fn len(&self, run: &RunId) -> u64 {
         self.0.get(run).map_or(0, Vec::len) as u64
     }
@@ -87,7 +87,7 @@ impl Shown {
         self.0.entry(run.clone()).or_default().extend(records.iter().map(digest));
     }
 
-    /// What is not there any more, of all records of a run.
+    /// Returns the records of a run that are not there any more.
     pub fn lost(&self, run: &RunId, records: &[Record]) -> Option<String> {
         let shown = self.0.get(run)?;
         let now: Vec<u64> = records.iter().map(digest).collect();
@@ -102,7 +102,7 @@ fn digest(record: &Record) -> u64 {
     hasher.finish()
 }
 
-/// What is wrong with what cells wrote to their store: a write that was acknowledged and is not there, or one that
+/// Returns the faults of the stores that cells wrote to: a write that was acknowledged and is not there, or one that
 /// happened twice. Each call of `again` writes one entry under its key, before it does anything else.
 ///
 /// # Errors

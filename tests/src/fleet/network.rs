@@ -18,24 +18,24 @@ use std::{
 /// Says to a campaign that it is in a namespace of its own.
 const INSIDE: &str = "OPCELL_FLEET_NETWORK";
 
-/// Where the recorder is, for workers in namespaces of their own.
+/// The address of the recorder, for workers in namespaces of their own.
 const RECORDER: Ipv4Addr = Ipv4Addr::new(10, 213, 255, 1);
 
-/// How long a namespace may take to be there.
+/// The time that a namespace may take to be there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the link between a worker and the journal loses.
+/// The direction in which the link between a worker and the journal loses packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Everything.
     Both,
-    /// What the worker sends.
+    /// The packets that the worker sends.
     There,
-    /// What the worker is answered: what it asks for happens.
+    /// The packets that answer the worker: what it asks for happens.
     Back,
 }
 
-/// Whether campaigns of this process may make networks for their workers.
+/// `true` if campaigns of this process may make networks for their workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Networks(bool);
 
@@ -43,12 +43,12 @@ impl Networks {
     /// None are made.
     pub const NONE: Self = Self(false);
 
-    /// Where the recorder listens.
+    /// Returns the address at which the recorder listens.
     pub fn recorder(self) -> Ipv4Addr {
         if self.0 { RECORDER } else { Ipv4Addr::LOCALHOST }
     }
 
-    /// Whether links can fail.
+    /// Returns `true` if links can fail.
     pub fn are_there(self) -> bool {
         self.0
     }
@@ -62,7 +62,7 @@ impl Networks {
     }
 }
 
-/// What comes of asking for a namespace.
+/// The answer to a request for a namespace.
 pub enum Entered {
     /// This process is in one, or there are none, and a line on stderr says why.
     Here(Networks),
@@ -135,7 +135,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Where the worker finds the journal.
+    /// Returns the address at which the worker finds the journal.
     pub fn gateway(&self) -> Ipv4Addr {
         self.end(0).0
     }

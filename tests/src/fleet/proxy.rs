@@ -8,7 +8,7 @@ use tokio::{
     sync::watch,
 };
 
-/// What the network does.
+/// The behaviour of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     /// It carries everything.
@@ -21,7 +21,7 @@ pub enum Network {
 
 /// One worker's way to the server.
 pub struct Proxy {
-    /// Where the worker connects to.
+    /// The port that the worker connects to.
     pub port: u16,
     network: watch::Sender<Network>,
 }

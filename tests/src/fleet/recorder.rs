@@ -24,7 +24,7 @@ pub struct Deed {
     pub key: String,
 }
 
-/// What was done, and how often.
+/// The recorded deeds, with their numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder {
     deeds: Arc<Mutex<BTreeMap<Deed, usize>>>,

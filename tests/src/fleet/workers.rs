@@ -25,7 +25,7 @@ pub struct Worker {
     child: Option<Child>,
 }
 
-/// What every worker of a campaign shares.
+/// The parts that every worker of a campaign shares.
 pub struct Ground<'a> {
     /// The project.
     pub folder: &'a Path,
@@ -37,7 +37,7 @@ pub struct Ground<'a> {
     pub journal: &'a str,
     pub networks: Networks,
     pub clock: Option<&'a Clock>,
-    /// Who gives turns, if it is not the journal's list.
+    /// The server that gives turns, if it is not the journal's list.
     pub restate: Option<&'a Restate>,
 }
 
@@ -45,7 +45,7 @@ pub struct Ground<'a> {
 pub struct Restate {
     /// Its admin API.
     pub admin: String,
-    /// Where it takes calls.
+    /// The URL at which it takes calls.
     pub ingress: String,
     /// The address of all workers.
     pub advertise: String,
@@ -117,7 +117,7 @@ impl Worker {
         clock::set(&self.clock, seconds)
     }
 
-    /// Whether the process ended by itself.
+    /// Returns `true` if the process ended by itself.
     pub fn is_gone(&mut self) -> Result<bool> {
         match &mut self.child {
             Some(child) => Ok(child.try_wait()?.is_some()),

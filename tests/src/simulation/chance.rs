@@ -32,7 +32,7 @@ impl Chance {
         Duration::from_micros(self.below(most * 1_000))
     }
 
-    /// Whether something happens that does so once in `n` times.
+    /// Returns `true` once in `n` times.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

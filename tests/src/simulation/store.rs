@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a silent process keeps its runs.
+/// The time for which a silent process keeps its runs.
 const LEASE: Duration = Duration::from_secs(10);
 
 /// The store's time at the beginning, in microseconds since 1970.
@@ -29,7 +29,7 @@ fn lost() -> JournalError {
     JournalError::Storage(Arc::new(std::io::Error::other("the network lost it")))
 }
 
-/// What processes share.
+/// The store that processes share.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Mutex<Inner>>,
@@ -53,7 +53,7 @@ struct Owned {
     by: Option<Arc<Lease>>,
 }
 
-/// What one process holds, as the store sees it.
+/// The lease of one process, as the store sees it.
 #[derive(Debug)]
 struct Lease {
     name: String,
@@ -78,7 +78,7 @@ impl Store {
         Self { inner: Arc::new(Mutex::new(inner)), began: Instant::now() }
     }
 
-    /// What was acknowledged and is not there.
+    /// Returns the records that were acknowledged and are not there.
     pub fn broken(&self) -> Vec<String> {
         self.lock().broken.clone()
     }
@@ -152,7 +152,7 @@ impl Process {
         *self.life.borrow() == Life::Gone
     }
 
-    /// Where a process stops when it is stopped, and stays when it is dead.
+    /// The gate at which a process stops when it is stopped, and stays when it is dead.
     pub async fn gate(&self) {
         let mut life = self.life.subscribe();
         let _ = life.wait_for(|life| *life == Life::Runs).await;
@@ -162,7 +162,7 @@ impl Process {
         draw(&mut self.chance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether something goes wrong this time.
+    /// Returns `true` if something goes wrong this time.
     fn wrong(&self, once_in: u64) -> bool {
         self.faults && self.chance(|chance| chance.once_in(once_in))
     }
@@ -215,7 +215,7 @@ impl Process {
         }
     }
 
-    /// Whether a run is this process's under a fence, and its lease has not run out.
+    /// Checks whether a run is this process's under a fence, and its lease has not run out.
     fn owns(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
         let inner = self.store.lock();
         let owned = inner.owners.get(run).ok_or_else(|| JournalError::UnknownRun(run.clone()))?;

@@ -13,7 +13,7 @@ use std::{
 
 pub type World = journey::World<Deeds>;
 
-/// What was done, as one process sees it that may stop on the way.
+/// The deeds of one process, which may stop on the way.
 #[derive(Default)]
 pub struct Deeds {
     done: Arc<Mutex<Done>>,
@@ -37,7 +37,7 @@ impl Deeds {
         self.done().keys().any(|(.., done)| **done == *key)
     }
 
-    /// How many keys each operation that is not pure was given in a run.
+    /// Returns the number of keys that each operation that is not pure was given in a run.
     pub fn keys(&self, run: &str) -> Vec<(String, usize)> {
         let mut keys: BTreeMap<String, usize> = BTreeMap::new();
         for (of, what, _) in self.done().keys() {
@@ -48,7 +48,7 @@ impl Deeds {
         keys.into_iter().collect()
     }
 
-    /// What happened more often than it may.
+    /// Returns the deeds that happened more often than they may.
     pub fn repeated(&self, run: &str) -> Vec<String> {
         let done = self.done();
         let twice =

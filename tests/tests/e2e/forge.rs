@@ -40,7 +40,7 @@ pub struct Forge {
 }
 
 impl Forge {
-    /// What requests must carry.
+    /// The token that requests must carry.
     pub const TOKEN: &str = "ghx_5ecr3t-5ecr3t";
 
     pub async fn start(issues: &[(u64, &str, &[&str])]) -> Self {
@@ -81,7 +81,7 @@ impl Forge {
         !state.authorised.is_empty() && state.authorised.iter().all(|authorised| *authorised)
     }
 
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().authorised.len()
     }

@@ -30,7 +30,7 @@ async fn every_project_runs_as_it_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What `expect.json` says, as it was.
+/// Returns the run in the form of `expect.json`.
 async fn run(folder: &Path, expected: &Json) -> Json {
     let mut project = format!("workflows = [{:?}]\n", folder.join("workflows"));
     for name in ["echo", "workflow-routing"] {

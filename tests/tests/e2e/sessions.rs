@@ -1,4 +1,5 @@
-//! What a project lets its models reach, seen from the project: requests, and the files that every prompt shows.
+//! The requests and files that a project lets its models reach, seen from the project: requests, and the files that
+//! every prompt shows.
 
 use crate::{forge::Forge, host_in, provider::Provider};
 use opcell::{RunOutcome, Status, Value};

@@ -30,7 +30,7 @@ const STOPPED: i32 = 10;
 /// About as many operators as such a machine executes in a millisecond: a host that meters chooses that number once.
 const POINTS_PER_MS: u64 = 500_000;
 
-/// What memories and tables may grow to, whatever the module says.
+/// The size that memories and tables may grow to, whatever the module says.
 struct Bounded {
     base: BaseTunables,
     pages: Pages,

@@ -22,7 +22,7 @@ use std::{
 
 const STOPPED: i32 = 10;
 
-/// What the process may take beyond what it took at first and the guest's memory.
+/// The memory that the process may take beyond what it took at first and the guest's memory.
 const SLACK_BYTES: u64 = 64 << 20;
 
 fn main() {

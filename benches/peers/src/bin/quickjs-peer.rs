@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const ECHO: &str = "(text) => JSON.stringify(JSON.parse(text))";
 
-/// What a cell has by default.
+/// The default memory of a cell.
 const MEMORY: usize = 64 << 20;
 const STACK: usize = 512 << 10;
 const TIME: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use bench_peers::serve;
 use wasmi::{Config, Engine, Linker, Memory, Module, Store, StoreLimits, StoreLimitsBuilder, TypedFunc};
 
-/// What a cell has by default.
+/// The default memory of a cell.
 const MEMORY: usize = 64 << 20;
 const TABLE: usize = 20_000;
 /// Far more than an echo takes.

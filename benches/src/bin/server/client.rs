@@ -100,7 +100,7 @@ impl Connection {
     }
 }
 
-/// What many requests took.
+/// The latencies of many requests.
 #[derive(Default)]
 pub struct Latencies {
     pub took: Vec<Duration>,

@@ -35,10 +35,10 @@ struct Figure {
     value: f64,
     unit: &'static str,
     target: f64,
-    /// Whether the target is the least, and not the most.
+    /// `true` if the target is the least, and not the most.
     at_least: bool,
     met: bool,
-    /// What else was seen.
+    /// Other observations.
     note: String,
 }
 

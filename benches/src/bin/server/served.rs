@@ -96,7 +96,7 @@ impl Served {
         Ok(())
     }
 
-    /// How many runs have a status.
+    /// Returns the number of runs that have a status.
     pub async fn count(&self, status: &str) -> Result<u64> {
         let mut connection = Connection::open(&self.address).await?;
         let (_, text) = connection.ask("GET", "/metrics", "", "").await?;

@@ -19,9 +19,9 @@ pub struct Called {
     /// An object.
     #[serde(with = "wire")]
     pub arguments: Value,
-    /// What the operation returned.
+    /// The result of the operation.
     pub success: Success,
-    /// What it used and touched.
+    /// The receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
     /// Of a step: outputs that are computed from the result. Of an element: its output, where that is not the result.
@@ -55,7 +55,7 @@ impl Called {
     }
 }
 
-/// What the event of a call that ended at once says, in order; nothing for any other event.
+/// Returns the events that the event of a direct call stands for, in order; `None` for any other event.
 pub(super) fn parts(recorded: &Recorded) -> Option<[Recorded; 4]> {
     let (entered, frame, call, finished) = match &recorded.event {
         Event::StepCalled { frame, parent, step, name, visit, call } => {

@@ -1,4 +1,4 @@
-//! How an event changes the state.
+//! The change of the state by an event.
 
 mod steps;
 
@@ -42,12 +42,12 @@ pub enum ApplyError {
         seq: u64,
         /// Its kind.
         kind: &'static str,
-        /// What it names.
+        /// The name that is unknown.
         what: String,
     },
 }
 
-/// What an event names and the state lacks.
+/// A name in an event that the state lacks.
 struct Missing(String);
 
 type Change<T = ()> = Result<T, Missing>;

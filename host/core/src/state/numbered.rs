@@ -16,7 +16,7 @@ pub(crate) struct Numbered<K, V> {
 }
 
 impl<K: Ord + Copy, V> Numbered<K, V> {
-    /// Where a number is in the list. The newest are asked for most.
+    /// Returns the position of a number in the list. The newest are asked for most.
     #[inline]
     fn place(&self, key: K) -> Option<usize> {
         self.few.iter().rposition(|(own, _)| *own == key)
@@ -72,7 +72,7 @@ impl<K: Ord + Copy, V> Numbered<K, V> {
         self.settle();
     }
 
-    /// What has become few is kept as such, before it is few enough to become many again with the next one.
+    /// Moves few entries back to the list, before they are few enough for the next one to make them many again.
     fn settle(&mut self) {
         if !self.many.is_empty() && self.many.len() <= FEW / 2 {
             self.few = mem::take(&mut self.many).into_iter().collect();

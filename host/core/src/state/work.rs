@@ -1,4 +1,4 @@
-//! What a step, an element or a judge is in the middle of.
+//! The work of a step, an element or a judge in progress.
 
 use super::memory::{Raw, SessionRecord};
 use crate::{
@@ -21,7 +21,7 @@ pub(crate) struct Work {
     /// When the attempt began.
     pub since: Timestamp,
     pub stage: Stage,
-    /// What the last cell used.
+    /// The receipt of the last cell.
     #[serde(with = "receipt::option")]
     pub receipt: Option<Receipt>,
 }
@@ -106,7 +106,7 @@ impl Each {
 /// The groups of a branch (one, chosen) or of a parallel step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Groups {
-    /// Which groups run, in order.
+    /// The groups that run, in order.
     pub wanted: Vec<u32>,
     /// By position in `wanted`.
     pub results: Vec<Option<Settled>>,
@@ -165,7 +165,7 @@ pub(crate) struct Conversation {
     pub stage: ConversationStage,
     pub opened: Option<Arc<OpenedSession>>,
     pub record: SessionRecord,
-    /// Where the current turn's messages begin.
+    /// The position at which the current turn's messages begin.
     pub turn_from: usize,
     /// The current prompt group.
     pub group: Option<u32>,
@@ -173,7 +173,7 @@ pub(crate) struct Conversation {
     pub rounds: u32,
     /// Answers of the current turn that were not what was asked for.
     pub failed_answers: u32,
-    /// Which of the session's models answers.
+    /// The session's model that answers.
     pub model: u32,
     /// Why earlier models did not answer.
     pub model_failures: Vec<Failure>,
@@ -182,13 +182,13 @@ pub(crate) struct Conversation {
     pub turn_calls: usize,
     /// Calls of the last answer whose answers are not part of the conversation yet.
     pub calls: VecDeque<ToolCallRequest>,
-    /// How many of them, from the first on, have been made.
+    /// The number of them, from the first on, that have been made.
     #[serde(default)]
     pub asked: usize,
     /// Answers that came before those of earlier calls.
     #[serde(default)]
     pub answers: Vec<Message>,
-    /// How likely the tokens of the last answer were, where it was asked for and said.
+    /// The log probabilities of the last answer's tokens, where they were requested and given.
     #[serde(default)]
     pub logprobs: Option<Value>,
     /// Rules of the session have rewritten the last answer.
@@ -272,7 +272,7 @@ impl Conversation {
         self.stage = if in_flight { ConversationStage::Busy(effect) } else { ConversationStage::Turn };
     }
 
-    /// Where the first call's answer is, if it is there.
+    /// Returns the position of the first call's answer, if it is there.
     fn first_answer(&self) -> Option<usize> {
         let first = self.calls.front()?;
         self.answers.iter().position(|answer| answer.tool_call_id.as_deref() == Some(&first.id))
@@ -283,7 +283,7 @@ impl Conversation {
         self.calls.iter().find(|call| call.id == id)
     }
 
-    /// What a tool answered in the round that has just ended, if it was called there and did not fail.
+    /// Returns a tool's answer in the round that has just ended, if it was called there and did not fail.
     pub(crate) fn result_of(&self, tool: &str) -> Option<&Message> {
         let said = || self.record.messages.since(self.turn_from).rev();
         let asked = said().find(|message| message.role == Role::Assistant)?;

@@ -24,13 +24,13 @@ fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
     decide::upcoming(state).filter(|next| ports.operations.effects(next.operation()) == Some(Effects::Pure))
 }
 
-/// How long such calls may take together before the run looks at the world, in microseconds.
+/// The time that such calls may take together before the run looks at its inbox and its timers, in microseconds.
 const TOGETHER: i64 = 1_000;
 
-/// How long the end of such a call is waited for before it is recorded as wanted, and so shown as under way.
+/// The time for which the end of such a call is awaited before it is recorded as requested, and so shown as in flight.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How far a call has come.
+/// The progress of a call.
 enum Made {
     Ended(Reply<Success>),
     /// It goes on: too long, or until something else has been seen to.
@@ -38,7 +38,7 @@ enum Made {
 }
 
 impl Driver {
-    /// Whether the next thing to do is to make such a call, or several.
+    /// Returns `true` if the next thing to do is to make such a call, or several.
     pub(super) fn calls_next(&self) -> bool {
         upcoming(&self.state, &self.ports).is_some() || self.elements().is_some()
     }

@@ -1,5 +1,5 @@
-//! What has happened reaches the journal, and through it whoever reads along: before anything depends on it, and for pure
-//! calls a little later, while the run goes on.
+//! Appending events to the journal, and through it to its readers: before anything depends on them, and for pure calls
+//! a little later, while the run continues.
 
 use super::{BATCH, Batch, Driver, LAG, SMALL_BATCH, SNAPSHOT, Wanted};
 use crate::{
@@ -32,7 +32,7 @@ impl Driver {
         if batch.events.len() < self.batch() && waits { Ok(()) } else { self.flush_behind(batch).await }
     }
 
-    /// How many events are kept back at most.
+    /// Returns the maximum number of events that are held back.
     pub(super) fn batch(&self) -> usize {
         if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH }
     }

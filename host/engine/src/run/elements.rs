@@ -50,14 +50,14 @@ struct Ahead {
     at_once: usize,
     calls: VecDeque<Ventured>,
     running: usize,
-    /// How often in a row nothing has ended for a while.
+    /// The number of times in a row that no element ended for a while.
     waits: u32,
-    /// How many were recorded, and how many of them were slow.
+    /// The number of elements that were recorded, and of those that were slow.
     recorded: u32,
     slow: u32,
-    /// How many calls in a row were worth another thread.
+    /// The number of calls in a row that were worth another thread.
     long: u32,
-    /// Whether calls are made on several threads. Calls that end at once are soonest made where they are asked for.
+    /// `true` if calls are made on several threads. Calls that end at once are soonest made where they are asked for.
     spread: bool,
 }
 
@@ -69,7 +69,7 @@ struct Ventured {
     ended: Option<(Reply<Success>, Timestamp)>,
 }
 
-/// What has happened meanwhile.
+/// The event that interrupts the waiting.
 enum Heard {
     Nothing,
     /// Something that must not wait for the elements under way.

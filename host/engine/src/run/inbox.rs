@@ -1,4 +1,4 @@
-//! What others say to a run that is driven: signals, answers, grants, and that it shall stop.
+//! The messages to a run that is driven: signals, answers, grants, and requests to cancel.
 
 use super::{Batch, Driver};
 use crate::error::RunError;

@@ -3,7 +3,7 @@
 use super::support::*;
 use opcell_engine::{RunOptions, event::EffectId, ports::Effects};
 
-/// What repeating each effect of a run with one call of a tool would do, seen from every point of its past.
+/// The effects of repeating each effect of a run with one call of a tool, seen from every point of its past.
 async fn repeating(more: &str) -> Vec<Effects> {
     let step = format!(
         r#"{{"name":"talk","type":"session","session":{{"tools":["clerk"],"contributions":[{{"type":"template","text":"x","vars":{{}}}}]{more}}}}}"#

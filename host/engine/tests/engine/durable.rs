@@ -1,4 +1,4 @@
-//! What is durable before anything depends on it, although pure calls do not wait for the journal.
+//! Durability before anything depends on it, although pure calls do not wait for the journal.
 
 use crate::support::{json, routed};
 use async_trait::async_trait;

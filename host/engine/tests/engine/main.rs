@@ -1,4 +1,4 @@
-//! What the engine does, said by example.
+//! The engine's behaviour by example.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
 

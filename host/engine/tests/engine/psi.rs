@@ -112,7 +112,7 @@ async fn a_prompt_that_cannot_be_made_fails_before_anything_is_asked() {
     assert_eq!(script.world().rounds.len(), 0);
 }
 
-/// Where psi keeps no terminal outcome: linear ends, failed actors, judges that match nothing.
+/// Ends without a terminal outcome in psi: linear ends, failed actors, judges that match nothing.
 #[tokio::test]
 async fn every_end_is_the_last_event_and_says_why() {
     let judge =
@@ -168,8 +168,8 @@ async fn a_step_that_was_skipped_by_a_route_gives_nothing_to_those_who_refer_to_
     assert_eq!((outcome.status, outcome.result), (Status::Completed, json(r#"{"x":null}"#)));
 }
 
-/// What the judge said, what became of it and its own conversation stay with the step, and the run ends there although
-/// a step follows it.
+/// The judge's verdict, its effect and its own conversation stay with the step, and the run ends there although a step
+/// follows it.
 #[tokio::test]
 async fn a_judged_end_keeps_what_the_judge_said_and_no_later_step_runs() {
     let judge = r#","judge":{"type":"llm","session":{"contributions":[{"type":"template","text":"good?","vars":{}}]}},

@@ -22,7 +22,7 @@ use std::{
 struct Odd {
     calls: Arc<AtomicUsize>,
     dropped: Arc<AtomicUsize>,
-    /// Whether `never` ends when it is asked to.
+    /// `true` if `never` ends when it is asked to.
     polite: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What a delegate's callee yields, as far as its definition says it, and whether references to the delegate ask for
-//! that.
+//! Checks of what a delegate's callee yields, as far as its definition says it, against the references to the delegate.
 
 use super::Catalog;
 use crate::{
@@ -9,10 +8,10 @@ use crate::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// How deep callees are followed.
+/// The depth to which callees are followed.
 const MAX_DEPTH: usize = 16;
 
-/// What a workflow can end with.
+/// The kinds of values that a workflow can end with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Kinds {
     data: bool,
@@ -77,7 +76,7 @@ pub(super) fn check(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog) -> Vec<
     found
 }
 
-/// What a delegate's output is of its callee, `text` for `delegate/text`.
+/// Maps a delegate's output to that of its callee, `text` for `delegate/text`.
 fn part<'a>(step: &'a Step, output: &'a str) -> &'a str {
     let source = step.outputs.get(output).and_then(|spec| spec.source.as_deref()).unwrap_or(output);
     source.rsplit('/').next().unwrap_or(source)
@@ -169,7 +168,8 @@ fn yielded(step: &Step, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Optio
     Some((name.clone(), of_workflow(name, find)?))
 }
 
-/// What a workflow can end with, callees of its last steps included. An explicit list: workflows may call one another.
+/// Returns the kinds of values that a workflow can end with, callees of its last steps included. An explicit list:
+/// workflows may call one another.
 fn of_workflow(name: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Option<Kinds> {
     let mut kinds = Kinds::default();
     let mut seen: HashSet<Arc<str>> = HashSet::new();
@@ -202,7 +202,7 @@ fn of_workflow(name: &str, find: &dyn Fn(&str) -> Option<Arc<WorkflowIr>>) -> Op
     Some(kinds)
 }
 
-/// Whether a run may end with what this step yields.
+/// Returns `true` if a run may end with the value that this step yields.
 fn ends(ir: &WorkflowIr, at: usize, step: &Step) -> bool {
     if let Some(result) = &ir.result {
         return *result == step.name;

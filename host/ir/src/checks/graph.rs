@@ -100,13 +100,13 @@ impl Graph {
     }
 }
 
-/// Which steps have always run when another starts.
+/// The dominance relation: which steps have always run when another starts.
 pub(super) struct Dominance {
     spans: Vec<Option<(usize, usize)>>,
 }
 
 impl Dominance {
-    /// Whether every path to `later` runs `earlier` first.
+    /// Returns `true` if every path to `later` runs `earlier` first.
     pub(super) fn is_before(&self, earlier: usize, later: usize) -> bool {
         match (self.spans.get(earlier), self.spans.get(later)) {
             (Some(Some(outer)), Some(Some(inner))) => outer.0 <= inner.0 && inner.1 <= outer.1,

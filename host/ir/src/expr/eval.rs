@@ -16,7 +16,8 @@ pub(super) struct Machine<'a> {
     found: Vec<Option<(&'a Shape, usize)>>,
 }
 
-/// What is on the stack: a part of the context, or what an operator made. Operators make booleans and numbers only.
+/// An operand on the stack: a part of the context, or the result of an operator. Operators make booleans and numbers
+/// only.
 #[derive(Clone, Copy)]
 pub(super) enum Operand<'a> {
     Part(&'a Value),
@@ -123,7 +124,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What a root stands for.
+/// Returns the value of a root.
 fn part<'a>(root: Root, context: &Context<'a>) -> Operand<'a> {
     match root {
         Root::Inputs => Operand::Part(context.inputs),
@@ -134,7 +135,7 @@ fn part<'a>(root: Root, context: &Context<'a>) -> Operand<'a> {
     }
 }
 
-/// What a program gives that is a root and properties of it, as most are: without a stack. Nothing for any other, and
+/// Evaluates a program that is a root and properties of it, as most are: without a stack. Nothing for any other, and
 /// where work is counted.
 pub(super) fn path<'a>(program: &'a [Op], context: &Context<'a>) -> Option<Operand<'a>> {
     let (Op::Root(root), properties) = program.split_first()? else { return None };
@@ -273,7 +274,7 @@ fn order(left: Operand<'_>, right: Operand<'_>) -> Option<Ordering> {
     magnitude(left).compare(magnitude(right))
 }
 
-/// What `<` and its like compare: whatever is not a number, a text of one or a boolean counts as 0.
+/// Returns the number that `<` and its like compare: whatever is not a number, a text of one or a boolean counts as 0.
 fn magnitude(value: Operand<'_>) -> Number {
     match value {
         Operand::Part(Value::Number(n)) => *n,

@@ -90,7 +90,7 @@ impl Comparison {
     }
 }
 
-/// What waits for its right side or its closing bracket.
+/// An operator or bracket that waits for its right side or its closing bracket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Paren,

@@ -1,4 +1,4 @@
-//! What a workflow's delegates call, and the settings that the sessions of a callee inherit.
+//! The workflows that a workflow's delegates call, and the settings that the sessions of a callee inherit.
 
 use super::{DelegateTarget, Form, Session, StepName, WorkflowIr};
 use std::sync::Arc;
@@ -10,12 +10,13 @@ pub struct Callee {
     pub name: Arc<str>,
     /// The step that calls it.
     pub step: StepName,
-    /// What its sessions inherit; `None` when that is nothing.
+    /// The settings that its sessions inherit; `None` when there are none.
     pub inherited: Option<Session>,
 }
 
 impl Session {
-    /// What the sessions of a callee inherit: the delegating step's settings over those that the step inherits itself.
+    /// The settings that the sessions of a callee inherit: the delegating step's settings over those that the step
+    /// inherits itself.
     #[must_use]
     pub fn inherited(outer: Option<&Self>, own: &Self) -> Option<Self> {
         let session = outer.map_or_else(|| own.clone(), |outer| own.within(outer));

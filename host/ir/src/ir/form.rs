@@ -1,4 +1,4 @@
-//! What a step does.
+//! The forms of a step.
 
 use super::{Contribution, Session, SourceSpec, StepName, Template, ValueSpec, is_default, is_false};
 use crate::expr::Expression;
@@ -8,7 +8,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What a step executes. The payload is under the form's own name, as the seed has it.
+/// The form of a step, which says how it executes. The payload is under the form's own name, as the seed has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub enum Form {
@@ -29,7 +29,7 @@ pub enum Form {
     },
     /// Filter, map or sort, natively.
     Transform {
-        /// What to do.
+        /// The transform.
         transform: Transform,
     },
     /// Runs one of two groups of steps.
@@ -69,11 +69,11 @@ pub struct Invoke {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Delegate {
-    /// Which workflow.
+    /// The workflow to call.
     pub target: DelegateTarget,
-    /// What the callee sees as its workflow input.
+    /// The workflow input of the callee.
     pub prompt_string: PromptString,
-    /// What the callee sees as its workflow original, in order.
+    /// The workflow original of the callee, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Contribution>,
     /// Session settings that the callee's sessions inherit: `tools`, `skills`, `extensions` and `workflows` narrow
@@ -83,7 +83,7 @@ pub struct Delegate {
     pub session: Box<Session>,
 }
 
-/// Which workflow a delegate step calls.
+/// The workflow that a delegate step calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DelegateTarget {
@@ -93,7 +93,7 @@ pub enum DelegateTarget {
     Dynamic(SourceSpec),
 }
 
-/// What a delegated workflow is asked.
+/// The request to a delegated workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PromptString {
@@ -117,12 +117,12 @@ pub struct Transform {
     /// Resolved like arguments; the array to work on is `items`, or the first array among them.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub inputs: IndexMap<Arc<str>, ValueSpec>,
-    /// What to do with it.
+    /// The operation on it.
     #[serde(flatten)]
     pub operation: TransformOperation,
 }
 
-/// What a transform does.
+/// The operation of a transform.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "operation")]
 pub enum TransformOperation {
@@ -167,7 +167,7 @@ pub struct Branch {
     pub in_place: bool,
 }
 
-/// What a branch asks.
+/// The condition of a branch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Condition {
@@ -207,7 +207,7 @@ pub enum Predicate {
         #[serde(deserialize_with = "Value::deserialize")]
         value: Value,
     },
-    /// Whether a reference gives something.
+    /// A test for a reference that has a value.
     Exists {
         /// The reference.
         path: String,
@@ -222,7 +222,7 @@ pub enum Predicate {
 pub struct Parallel {
     /// At least two groups.
     pub branches: Vec<Vec<StepName>>,
-    /// How their outputs become one.
+    /// The reduction of their outputs to one.
     pub reduce: Reduce,
     /// The key under which the result stands.
     pub into: Arc<str>,
@@ -231,7 +231,7 @@ pub struct Parallel {
     pub concurrency: Option<u32>,
 }
 
-/// How the outputs of parallel groups become one.
+/// The reduction of the outputs of parallel groups to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reduce {
@@ -247,7 +247,7 @@ pub enum Reduce {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Exit {
-    /// How the run ends.
+    /// The status that the run ends with.
     pub status: ExitStatus,
     /// The value that the run returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,7 +257,7 @@ pub struct Exit {
     pub inputs: IndexMap<Arc<str>, ValueSpec>,
 }
 
-/// How an exit step ends the run.
+/// The status that an exit step ends the run with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -272,7 +272,7 @@ pub enum ExitStatus {
 pub struct Wait {
     /// The signal's name.
     pub signal: Arc<str>,
-    /// What the person or program that answers is asked.
+    /// The question to the person or program that answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Template>,
     /// The signal is an approval: who, when and why are recorded, and a refusal fails the step.

@@ -3,7 +3,7 @@
 use regex::RegexBuilder;
 use serde::{Deserialize, Serialize};
 
-/// What takes the place of an answer that a rule withholds, unless the rule says it.
+/// The text in the place of an answer that a rule withholds, unless the rule has its own.
 pub const WITHHELD: &str = "The answer was withheld: it breaks a rule of its prompt.";
 
 /// The most memory of a compiled pattern, in bytes.
@@ -15,15 +15,15 @@ const MAX_PATTERN: usize = 1 << 20;
 pub struct Guard {
     /// As the document names it.
     pub name: String,
-    /// What it looks at.
+    /// The rule that the answer must keep.
     #[serde(flatten)]
     pub rule: GuardRule,
-    /// What takes the answer's place.
+    /// The text in the answer's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What a rule looks at.
+/// The property of an answer that a rule checks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "rule")]
 pub enum GuardRule {
@@ -55,7 +55,8 @@ pub enum GuardRule {
 }
 
 impl Guard {
-    /// What the answer becomes; `None` when it keeps to the rule. A pattern that does not compile withholds everything.
+    /// Rewrites the answer; returns `None` when it keeps to the rule. A pattern that does not compile withholds
+    /// everything.
     #[must_use]
     pub fn rewrite(&self, answer: &str) -> Option<String> {
         let replaced = || self.message.clone().unwrap_or_else(|| WITHHELD.to_owned());
@@ -102,7 +103,7 @@ fn has_word(text: &str, word: &str) -> bool {
         })
 }
 
-/// Where the nth sentence ends.
+/// Returns the end of the nth sentence.
 fn nth_end(text: &str, n: usize) -> Option<usize> {
     let mut chars = text.char_indices().peekable();
     let mut ended = 0;

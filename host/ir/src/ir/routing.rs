@@ -15,7 +15,7 @@ pub enum Judge {
     Llm {
         /// The judge's own conversation.
         session: Box<Session>,
-        /// How much of the step's conversation it sees; absent: all.
+        /// The part of the step's conversation that it sees; absent: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         projection: Option<Projection>,
         /// The judge's structured output; its `decision` field, or the value itself, is the outcome.
@@ -29,9 +29,9 @@ pub enum Judge {
     },
     /// An event raised by the model's transition tool, by an external signal, or by either.
     Event {
-        /// Who may raise it.
+        /// The party that may raise it.
         orchestration: Orchestration,
-        /// Who speaks after a transition.
+        /// The party that speaks after a transition.
         #[serde(default)]
         control: Control,
     },
@@ -42,7 +42,7 @@ pub enum Judge {
     },
 }
 
-/// Who may raise a state's events (PromptPack RFC 0005).
+/// The party that may raise a state's events (PromptPack RFC 0005).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Orchestration {
@@ -55,7 +55,7 @@ pub enum Orchestration {
     Hybrid,
 }
 
-/// Who speaks after a transition (PromptPack RFC 0014).
+/// The party that speaks after a transition (PromptPack RFC 0014).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Control {
@@ -66,23 +66,23 @@ pub enum Control {
     Agent,
 }
 
-/// What an outcome does.
+/// The effect of an outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Route {
     /// Matched exactly.
     pub outcome: Outcome,
-    /// Where the run goes.
+    /// The destination of the run.
     pub goto: Goto,
     /// Entries into the target, by any path, after which this transition is exhausted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u64>,
-    /// Where an exhausted transition goes; absent: the run fails.
+    /// The destination of an exhausted transition; absent: the run fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_max_iterations: Option<Goto>,
 }
 
-/// Where a transition goes.
+/// The destination of a transition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goto {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Session {
-    /// Which model.
+    /// The model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelSelection>,
     /// A named set of session settings, resolved when the run starts.
@@ -37,7 +37,7 @@ pub struct Session {
     /// `lambda` or `prose`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_mode: Option<PromptMode>,
-    /// Which parts of the system prompt are shown; absent: all.
+    /// The parts of the system prompt that are shown; absent: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_component_selection: Option<Value>,
     /// `off`, `minimal`, `low`, `medium`, `high` or `xhigh`.
@@ -49,7 +49,7 @@ pub struct Session {
     /// `streaming` or `non-streaming`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_mode: Option<ResponseMode>,
-    /// Whether token log probabilities are asked for.
+    /// `true` if token log probabilities are requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<bool>,
     /// From 1 to 20.
@@ -67,7 +67,7 @@ pub struct Session {
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_tool: Option<String>,
-    /// What the document says about tools that the host binds, by name: models receive this instead of the host's
+    /// The document's descriptions of tools that the host binds, by name: models receive this instead of the host's
     /// description.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub tool_shapes: IndexMap<String, ToolShape>,
@@ -80,10 +80,10 @@ pub struct Session {
     /// Rules that every answer keeps to, or is rewritten by (PromptPack).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
-    /// What differs where a certain model answers, by its id (PromptPack).
+    /// The settings that differ where a certain model answers, by its id (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub model_overrides: IndexMap<String, ModelOverride>,
-    /// How the model generates, temperature aside.
+    /// The parameters of generation, temperature aside.
     #[serde(skip_serializing_if = "is_default")]
     pub generation: Generation,
     /// One conversation, in order. Exactly one of this and `prompts` is non-empty.
@@ -129,7 +129,7 @@ impl Session {
     }
 }
 
-/// What is on both lists; an absent list is everything.
+/// Returns the entries of both lists; an absent list is everything.
 fn narrowed(own: Option<Vec<String>>, outer: Option<&Vec<String>>) -> Option<Vec<String>> {
     match (own, outer) {
         (Some(own), Some(outer)) => Some(own.into_iter().filter(|name| outer.contains(name)).collect()),
@@ -138,11 +138,11 @@ fn narrowed(own: Option<Vec<String>>, outer: Option<&Vec<String>>) -> Option<Vec
     }
 }
 
-/// What a document says about a tool that the host binds.
+/// A document's description of a tool that the host binds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ToolShape {
-    /// What it does.
+    /// The description of the tool.
     pub description: String,
     /// JSON Schema of its arguments; a call that does not pass it is refused.
     pub parameters: Value,
@@ -152,7 +152,7 @@ pub struct ToolShape {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct AgentTool {
-    /// What it is asked for; a model decides by it.
+    /// The description by which a model decides to read it.
     pub description: String,
     /// The workflow that the document brings along for it.
     pub workflow: Arc<str>,
@@ -164,14 +164,14 @@ pub struct AgentTool {
 pub struct OwnSkill {
     /// One sentence; a model decides by it.
     pub description: String,
-    /// What it teaches.
+    /// The instructions.
     pub instructions: String,
-    /// Whether the system prompt holds it from the start, rather than when the model asks for it.
+    /// `true` if the system prompt holds it from the start, rather than when the model asks for it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub preload: bool,
 }
 
-/// What differs where a certain model answers. Texts are literal: no token in them is filled in.
+/// The settings that differ where a certain model answers. Texts are literal: no token in them is filled in.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ModelOverride {
@@ -192,7 +192,7 @@ pub struct ModelOverride {
     pub generation: Generation,
 }
 
-/// How a model generates. What a provider does not know is not sent to it.
+/// The parameters by which a model generates. What a provider does not know is not sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Generation {
@@ -211,7 +211,7 @@ pub struct Generation {
     /// From -2.0 to 2.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// Whether the first round of a turn must call a tool; the provider enforces it.
+    /// `true` if the first round of a turn must call a tool; the provider enforces it.
     #[serde(skip_serializing_if = "is_false")]
     pub tool_required: bool,
 }
@@ -226,7 +226,7 @@ pub struct PromptGroup {
     pub contributions: Vec<Contribution>,
 }
 
-/// Which preamble and which forms a system prompt uses.
+/// The preamble and the forms of a system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromptMode {
@@ -237,7 +237,7 @@ pub enum PromptMode {
     Prose,
 }
 
-/// How much the model thinks before it answers.
+/// The amount of thinking before an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -250,7 +250,7 @@ pub enum ThinkingLevel {
     Xhigh,
 }
 
-/// Whether the model's answer is streamed.
+/// The delivery of the model's answer: streamed or whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -259,7 +259,7 @@ pub enum ResponseMode {
     NonStreaming,
 }
 
-/// Which model a session talks to.
+/// The model of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ModelSelection {
@@ -273,10 +273,10 @@ pub enum ModelSelection {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ModelQuery {
-    /// What a model must have.
+    /// The properties that a model must have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<Value>,
-    /// What ranks one model before another, most important first.
+    /// The properties that rank one model before another, most important first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub prefer: Vec<Value>,
     /// Asked when no model passes.

@@ -1,4 +1,4 @@
-//! Where values come from, what a step produces, and what it yields.
+//! The sources of values, the outputs of a step, and the value that it yields.
 
 use super::{StepName, is_false};
 use crate::expr::Expression;
@@ -8,7 +8,7 @@ use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Where a value comes from. Told apart by its keys.
+/// The source of a value. Told apart by its keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ValueSpec {
@@ -20,7 +20,7 @@ pub enum ValueSpec {
     },
     /// A part of something the run has.
     Source(SourceSpec),
-    /// What an expression gives.
+    /// The value of an expression.
     Expression {
         /// Evaluated when the step starts.
         expression: Expression,
@@ -50,10 +50,10 @@ pub enum ValueSpec {
 pub struct SourceSpec {
     /// Of what.
     pub from: SourceRef,
-    /// Which part: keys and indexes from the outside in. Never together with `projection`.
+    /// The part: keys and indexes from the outside in. Never together with `projection`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<PathSegment>>,
-    /// Which part of a transcript.
+    /// The part of a transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projection: Option<Projection>,
 }
@@ -72,12 +72,13 @@ pub enum PathSegment {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceRef {
-    /// What this invocation of the workflow was given.
+    /// The input of this invocation of the workflow.
     WorkflowInput,
     /// The request that started it all, as this invocation sees it.
     WorkflowOriginal,
-    /// What a conversation hands to a workflow that takes its turn: the fields of this workflow's input, over them what
-    /// the user said last, under `text` or as the fields of the object that it spells (PromptPack RFC 0010).
+    /// The message that a conversation hands to a workflow that takes its turn: the fields of this workflow's input,
+    /// over them what the user said last, under `text` or as the fields of the object that it spells (PromptPack RFC
+    /// 0010).
     Handover,
     /// An output of an earlier step.
     #[serde(untagged)]
@@ -87,7 +88,7 @@ pub enum SourceRef {
         /// One prompt group of the step's session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<Arc<str>>,
-        /// Which output.
+        /// The output.
         output: Arc<str>,
     },
     /// A field of an earlier step's yielded value.
@@ -107,7 +108,7 @@ pub enum SourceRef {
     },
 }
 
-/// Which part of a transcript.
+/// The part of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "type")]
 pub enum Projection {
@@ -132,7 +133,7 @@ pub enum Projection {
 pub struct Template {
     /// The text.
     pub text: Arc<str>,
-    /// What each token refers to.
+    /// The reference behind each token.
     #[serde(default)]
     pub vars: IndexMap<Arc<str>, SourceSpec>,
 }
@@ -152,11 +153,11 @@ pub enum Contribution {
     },
 }
 
-/// Where an output's value comes from, and what shape it has.
+/// The source of an output's value, and its shape.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct OutputSpec {
-    /// What the executor produced: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`,
+    /// The product of the executor: `invoke/data`, `session/final-llm-reply`, `delegate/handoff`,
     /// `session/structured-output`, `session/json-or-text` (the last reply as JSON where it is JSON), ….
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Arc<str>>,
@@ -190,7 +191,7 @@ pub struct StructuredOutput {
     /// Asks the provider first (`provider-native`) or the prompt first (`prompted-json`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy_preference: Option<String>,
-    /// What to do when the provider cannot: `prompted-json` or `none`.
+    /// The fallback when the provider cannot: `prompted-json` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// Fails rather than asking through the prompt.
@@ -229,6 +230,6 @@ pub enum Yields {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         details: Option<Value>,
     },
-    /// What the called workflow yielded, unchanged.
+    /// The value that the called workflow yielded, unchanged.
     Delegated,
 }

@@ -1,5 +1,5 @@
-//! How the reference implementation's language prints and names values; its texts are part of PromptPack's compatible
-//! surface.
+//! Printing and naming of values as the reference implementation's language does it; its texts are part of PromptPack's
+//! compatible surface.
 
 use opcell_types::Value;
 use std::fmt::Write as _;

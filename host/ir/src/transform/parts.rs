@@ -14,23 +14,24 @@ use std::{
 /// Elements that are worth a thread: some milliseconds of work, where starting one takes a twentieth of that.
 const SHARE: usize = 8_192;
 
-/// How many threads work on one array at the most; other runs are there too.
+/// The maximum number of threads that work on one array; other runs need threads too.
 const THREADS: usize = 4;
 
 /// Processors that this program may use; finding out reads files.
 static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
 
-/// How many parts so many elements have.
+/// Returns the number of parts for this number of elements.
 pub(super) fn count(elements: usize) -> usize {
     (elements / SHARE).min(*PROCESSORS).clamp(1, THREADS)
 }
 
-/// How long each part of so many elements is.
+/// Returns the length of each part for this number of elements.
 fn part(elements: usize) -> usize {
     elements.div_ceil(count(elements)).max(1)
 }
 
-/// What each part of the elements came to, in order. `work` is given the position of the part's first element.
+/// Computes the result of each part of the elements, in order. `work` is given the position of the part's first
+/// element.
 pub(super) fn each<'v, T: Send>(items: &'v [Value], work: impl Fn(usize, &'v [Value]) -> T + Sync) -> Vec<T> {
     let part = part(items.len());
     if items.len() <= part {

@@ -14,7 +14,7 @@ pub struct Reference<'a> {
     pub within: Option<&'a [PathSegment]>,
     /// Path below the step, `session.contributions[0].from`.
     pub path: String,
-    /// Whether the step's judge makes it, after the step has run.
+    /// `true` if the step's judge makes it, after the step has run.
     pub in_judge: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the types of the IR cannot say about its shape: ranges, and fields that exclude or need each other.
+//! Checks of the IR's shape that its types cannot express: ranges, and fields that exclude or need each other.
 
 use crate::{
     diagnostic::Diagnostic,
@@ -77,7 +77,7 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
     shape.found
 }
 
-/// Whether a session says something of its own, which only a session step does.
+/// Returns `true` if a session has settings that only a session step uses.
 fn is_conversation(session: &Session) -> bool {
     !(session.contributions.is_empty()
         && session.prompts.is_empty()

@@ -12,7 +12,7 @@ use super::{
 use crate::{record::Record, store::JournalError};
 use rusqlite::{Connection, Row, params};
 
-/// How many have to share a transaction for pages to be worth sharing.
+/// The number of jobs that have to share a transaction for pages to be worth sharing.
 const MANY: usize = 8;
 
 /// Bytes of text that fill a good part of a run's own pages.
@@ -22,11 +22,11 @@ const SHORT: usize = 4_096;
 /// of a file has room for so many of the usual size.
 const ARRIVALS: i64 = 2_560;
 
-/// How many leave together: many, because those of a run become one pack, but those who share the transaction wait for
-/// them.
+/// The number of records that are compacted together: many, because those of a run become one pack, but the jobs that
+/// share the transaction wait for them.
 const LEAVING: i64 = 2_048;
 
-/// How often, in arrivals, it is looked whether some have to leave.
+/// The number of staged records between two checks whether some have to be compacted.
 const LOOK: i64 = 64;
 
 /// The arrival that the records of a small append are, in a transaction that this many are likely to share.
@@ -117,8 +117,8 @@ fn intact<'a>(row: &'a Row<'_>) -> Option<(i64, Stretch<&'a str>)> {
     (sum == arrival_checksum(run, &arrival)).then_some((run, arrival))
 }
 
-/// What is damaged stays so: in a pack that is made of it, it would look as if it had been written so. It is in no one's
-/// way, whatever it says of where it belongs.
+/// Moves damaged records verbatim: in a pack that is made of them, they would look as if they had been written so. It
+/// is in no one's way, whatever it says of where it belongs.
 fn move_as_it_is(connection: &Connection, id: i64) -> Result<(), JournalError> {
     let sql = "INSERT OR IGNORE INTO packs (id, count, records, checksum)
                SELECT first, count, CAST(records AS BLOB), checksum FROM arrivals WHERE id = ?1";

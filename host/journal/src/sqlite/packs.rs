@@ -37,9 +37,9 @@ pub(super) enum Part {
 pub(super) struct Stretch<T> {
     /// Number of the first of them.
     pub first: u64,
-    /// How many there are.
+    /// The number of records.
     pub count: u32,
-    /// What they say.
+    /// The payloads of the records.
     pub body: T,
 }
 
@@ -118,7 +118,7 @@ pub(super) fn write(text: &mut String, record: &Record) {
     text.push('\n');
 }
 
-/// What `compress_prepend_size` makes, in memory that is there already.
+/// Compresses as `compress_prepend_size` does, into memory that is there already.
 fn compress(text: &str, room: &mut Vec<u8>) -> Vec<u8> {
     room.resize(lz4_flex::block::get_maximum_output_size(text.len()).max(room.len()), 0);
     let Ok(size) = lz4_flex::block::compress_into(text.as_bytes(), room) else {

@@ -90,12 +90,12 @@ fn snapshot_checksum(run: i64, snapshot: &Snapshot) -> [u8; 16] {
     checksum(place, [b"snapshot", snapshot.payload.as_bytes()])
 }
 
-/// What a reading found.
+/// The result of a reading.
 #[derive(Default)]
 pub(super) struct Read {
     /// Up to the first that is not what was written.
     pub records: Vec<Record>,
-    /// What is wrong with that one.
+    /// The damage of that record.
     pub broken: Option<String>,
     /// Intact records after it; they are counted, not returned.
     pub behind: u64,
@@ -224,14 +224,14 @@ impl Rows {
         self.last
     }
 
-    /// Whether they all go to `arrivals`, where nothing can be in their way: neither a row of the same number, nor values
-    /// that are not there.
+    /// Returns `true` if they all go to `arrivals`, where nothing can be in their way: neither a row of the same
+    /// number, nor values that are not there.
     pub(super) fn are_plain(&self) -> bool {
         self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Arrival(_)))
     }
 }
 
-/// Whether records follow one another, and the last one there.
+/// Checks whether records follow one another, and the last one there.
 pub(super) fn fit(run: &RunId, last: u64, records: &[Record]) -> Result<(), JournalError> {
     in_order(run, last, records)?;
     if last + records.len() as u64 > MOST_RECORDS {

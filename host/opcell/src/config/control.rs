@@ -1,4 +1,4 @@
-//! Which files of a project decide what runs and what it may reach, for [`opcell_types::control`].
+//! The files of a project that decide what runs and what it may reach, for [`opcell_types::control`].
 
 use super::{Config, JournalPlace, PluginConfig, tools::ToolTarget};
 use crate::{
@@ -81,7 +81,7 @@ fn listed(config: &Config) -> Vec<Listed> {
     workflows.chain(of(&config.skills, SKILLS)).chain(of(&config.plugin_folders, PLUGINS)).collect()
 }
 
-/// What is loaded, read as instructions, or started.
+/// Returns the files that are loaded, read as instructions, or started.
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));

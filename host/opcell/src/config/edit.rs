@@ -16,18 +16,18 @@ pub enum NewGrant {
         name: String,
         /// The directory as it is to be written.
         path: String,
-        /// Whether files may be changed.
+        /// `true` if files may be changed.
         write: bool,
         /// Patterns; empty keeps all.
         globs: Vec<String>,
     },
-    /// What the plugin keeps from one call to the next, under a name.
+    /// A store in which the plugin keeps values from one call to the next, under a name.
     Store {
         /// The name under which the plugin uses it.
         name: String,
         /// Bytes, as they are to be written; the default if absent.
         quota: Option<String>,
-        /// Whether every run has its own.
+        /// `true` if every run has its own.
         per_run: bool,
     },
     /// Requests; brings the tool `http.fetch` with it.
@@ -36,7 +36,7 @@ pub enum NewGrant {
         host: String,
         /// Methods; empty is the default.
         methods: Vec<String>,
-        /// Whether the host may be this machine or in a private network.
+        /// `true` if the host may be this machine or in a private network.
         private: bool,
         /// A header that the host adds.
         credential: Option<NewCredential>,

@@ -1,4 +1,4 @@
-//! Whether files have changed. Files are looked at and not watched: that sees every change on every file system,
+//! Detection of changed files. Files are looked at and not watched: that sees every change on every file system,
 //! through links that are put in another's place, and costs a few system calls.
 
 use opcell_types::files::read_bounded;
@@ -11,7 +11,7 @@ use std::{
 /// More than any component may have: what is larger is refused when it is loaded.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// How files stand.
+/// The stamps of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamps(Vec<(PathBuf, Option<Stamp>)>);
 

@@ -1,4 +1,4 @@
-//! What one call was answered by its stores, and what is recorded of it: the same wherever the stores are kept.
+//! The answers of its stores to one call, and their record: the same wherever the stores are kept.
 
 use opcell_sandbox::{
     StoreGrant,
@@ -12,7 +12,7 @@ pub(super) const CALL_RECORD_BYTES: u64 = 4 << 20;
 /// Most that is recorded of the calls of one plugin; the records of its oldest calls make room.
 pub(super) const PLUGIN_RECORD_BYTES: u64 = 16 << 20;
 
-/// What a record takes beside its text and value.
+/// The bytes that a record takes beside its text and value.
 const RECORD_OVERHEAD: u64 = 128;
 
 /// An answer, or how the quota is exceeded.
@@ -25,7 +25,7 @@ pub(super) struct Answered {
     pub answer: Answer,
 }
 
-/// What one call was answered.
+/// The recorded answers to one call.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     looked_up: bool,
@@ -36,12 +36,12 @@ pub(super) struct Memory {
     /// Bytes of everything that was recorded or is pending.
     bytes: u64,
     next: i64,
-    /// How many answers were recorded when this attempt last looked or wrote.
+    /// The number of answers that were recorded when this attempt last looked or wrote.
     known: i64,
 }
 
 impl Memory {
-    /// Whether it is not known yet what an earlier attempt was answered.
+    /// Returns `true` if the answers to an earlier attempt are not known yet.
     pub(super) fn is_new(&self) -> bool {
         !self.looked_up
     }
@@ -52,13 +52,13 @@ impl Memory {
         (self.recorded, self.looked_up) = (recorded, true);
     }
 
-    /// Whether another attempt of the call wrote since, by the number of answers that are recorded now: one that was
-    /// abandoned in the middle of a write, say. Fewer are no one's: the oldest records go.
+    /// Returns `true` if another attempt of the call wrote since, by the number of answers that are recorded now: one
+    /// that was abandoned in the middle of a write, say. Fewer are no one's: the oldest records go.
     pub(super) fn is_outrun(&self, recorded: i64) -> bool {
         recorded > self.known
     }
 
-    /// What an earlier attempt was answered, if it asked the same here.
+    /// Returns the answer to an earlier attempt, if it made the same request here.
     pub(super) fn earlier(&mut self, asked: &[u8; 32]) -> Option<Answer> {
         if self.recorded.front().is_some_and(|front| front.request == *asked)
             && let Some(earlier) = self.recorded.pop_front()
@@ -72,12 +72,12 @@ impl Memory {
         None
     }
 
-    /// Whether an answer can be recorded with those before it.
+    /// Returns `true` if an answer can be recorded with those before it.
     pub(super) fn has_room(&self, answer: &Answer) -> bool {
         self.bytes.saturating_add(size(answer)) <= CALL_RECORD_BYTES
     }
 
-    /// What would be recorded with this answer: the number of the first, the answers, and the bytes of everything.
+    /// Returns the record with this answer: the number of the first, the answers, and the bytes of everything.
     pub(super) fn with<'a>(&'a self, answered: &'a Answered) -> (i64, impl Iterator<Item = &'a Answered>, i64) {
         let bytes = self.bytes.saturating_add(size(&answered.answer)).cast_signed();
         (self.next, self.pending.iter().chain([answered]), bytes)
@@ -106,12 +106,12 @@ pub(super) fn answered_too_much() -> String {
 /// The refusal of a write of an attempt that is not the last one.
 pub(super) const OUTRUN: &str = "another attempt of this call has written since; this one writes no more";
 
-/// Whether an answer says that something was written.
+/// Returns `true` if an answer says that something was written.
 pub(super) fn is_written(answer: &Answer) -> bool {
     matches!(answer, Ok(StoreAnswer::Stored(_) | StoreAnswer::Deleted(true)))
 }
 
-/// Whether a request may write.
+/// Returns `true` if a request may write.
 pub(super) fn may_write(request: &StoreRequest) -> bool {
     !matches!(request, StoreRequest::Get { .. } | StoreRequest::List { .. })
 }
@@ -136,12 +136,12 @@ pub(super) fn within_quota(
     Ok((bytes_after, entries_after))
 }
 
-/// What an entry counts.
+/// Returns the bytes that an entry counts.
 pub(super) fn entry_bytes(key: &str, value: u64) -> u64 {
     key.len() as u64 + value + StoreGrant::ENTRY_OVERHEAD
 }
 
-/// What a record takes.
+/// Returns the bytes that a record takes.
 fn size(answer: &Answer) -> u64 {
     let content = match answer {
         Ok(StoreAnswer::Entry(entry) | StoreAnswer::Conflict(entry)) => {
@@ -154,7 +154,7 @@ fn size(answer: &Answer) -> u64 {
     content as u64 + RECORD_OVERHEAD
 }
 
-/// What recognises a request: a hash of the store's name and of everything in it.
+/// Returns a hash of the store's name and of everything in a request, which recognises it.
 pub(super) fn digest(store: &str, request: &StoreRequest) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 request to a plugin's store");
     let mut part = |bytes: &[u8]| {

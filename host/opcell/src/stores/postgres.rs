@@ -26,19 +26,19 @@ use tokio_postgres::{
     types::{ToSql, Type},
 };
 
-/// How long a broken connection is replaced before a request fails, and the pauses between attempts: first, and at
-/// most. A cell rarely waits that long: its own limit on a host call ends it.
+/// The time for which a broken connection is replaced before a request fails, and the pauses between attempts: first,
+/// and at most. A cell rarely waits that long: its own limit on a host call ends it.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// What a process records of a plugin's calls between two looks at whether the oldest must go.
+/// The bytes that a process records of a plugin's calls between two checks whether the oldest must be deleted.
 const LOOK_AFTER_BYTES: u64 = 1 << 20;
 
 /// Stores beside a journal on a server. Clones share connections.
 #[derive(Debug, Clone)]
 pub(super) struct Stores {
     beside: Beside,
-    /// Whether the tables are there.
+    /// Set once the tables are there.
     opened: Arc<OnceCell<()>>,
     /// Bytes of records since the last look, by plugin.
     recorded: Arc<Mutex<HashMap<Arc<str>, u64>>>,
@@ -47,9 +47,9 @@ pub(super) struct Stores {
 /// Why there is no answer.
 #[derive(Debug)]
 enum Stop {
-    /// What the server said.
+    /// An error of the server.
     Server(ServerError),
-    /// What the plugin is told.
+    /// An error for the plugin.
     Refused(StoreError),
 }
 

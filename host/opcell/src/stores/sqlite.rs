@@ -146,8 +146,8 @@ fn open(place: &Place) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// What plugins keep may be confidential: a new file is its owner's alone. SQLite gives the files beside it the same
-/// mode.
+/// Makes a new file its owner's alone, because the values of plugins may be confidential. SQLite gives the files beside
+/// it the same mode.
 fn make_private(path: &Path) -> io::Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
         Folder::open_or_make(folder, Readers::Owner)?;
@@ -309,7 +309,7 @@ fn recorded(connection: &Connection, caller: &Caller, call: &str) -> rusqlite::R
     rows.collect()
 }
 
-/// How many answers of a call are recorded.
+/// Returns the number of answers of a call that are recorded.
 fn count(transaction: &Transaction<'_>, caller: &Caller, call: &str) -> rusqlite::Result<i64> {
     transaction
         .prepare_cached(

@@ -1,4 +1,4 @@
-//! What every store promises, wherever it is kept, and what holds only there.
+//! The promises of every store, wherever it is kept, and those that hold only there.
 
 use super::{
     PluginStores,
@@ -52,7 +52,7 @@ async fn ask(stores: &mut dyn Stores, request: StoreRequest) -> StoreAnswer {
     stores.ask("s", &GRANT, request).await.unwrap().0
 }
 
-/// Where the stores of a test are.
+/// The place of a test's stores.
 enum World {
     Memory(PluginStores),
     File(tempfile::TempDir),

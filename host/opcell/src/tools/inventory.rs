@@ -1,4 +1,4 @@
-//! What a project's tools are, where they come from, and whether they are there.
+//! The inventory of a project's tools: their origins, and whether they are there.
 
 use super::Tools;
 use futures_util::future::join_all;

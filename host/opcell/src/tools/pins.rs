@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct LockPins {
     lock: Lock,
     places: Places,
-    /// Whether a server that the lock does not hold is refused.
+    /// `true` if a server that the lock does not hold is refused.
     locked: bool,
     seen: Mutex<std::collections::BTreeMap<String, ToolDigests>>,
 }

@@ -24,7 +24,7 @@ pub(super) async fn of_docker(host: &str, from: Credentials) -> Result<Option<(S
     }
 }
 
-/// What a registry wants.
+/// A registry's challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Challenge {
     Basic,

@@ -11,7 +11,7 @@ pub enum RegistryError {
     Denied {
         /// The host.
         host: String,
-        /// Which rule.
+        /// The rule.
         why: String,
     },
     /// No one answers.
@@ -19,7 +19,7 @@ pub enum RegistryError {
     Connect {
         /// The host.
         host: String,
-        /// What the system said.
+        /// The error of the system.
         why: String,
     },
     /// The registry wants credentials, or others.
@@ -27,7 +27,7 @@ pub enum RegistryError {
     Unauthorized {
         /// The host.
         host: String,
-        /// Whether credentials were sent.
+        /// `true` if credentials were sent.
         given: bool,
     },
     /// The user's credentials cannot be read.
@@ -35,13 +35,13 @@ pub enum RegistryError {
     Credentials {
         /// The host.
         host: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// There is no such thing.
     #[error("{what} does not exist")]
     NotFound {
-        /// What was asked for.
+        /// The requested thing.
         what: String,
     },
     /// An answer that no one asked for.
@@ -51,13 +51,13 @@ pub enum RegistryError {
         host: String,
         /// The HTTP status.
         status: u16,
-        /// What the registry said, made printable.
+        /// The message of the registry, made printable.
         message: String,
     },
     /// Other bytes than those that were asked for.
     #[error("{what} has other bytes than its digest says: expected {expected}, found {found}")]
     Digest {
-        /// What was asked for.
+        /// The requested thing.
         what: String,
         /// The digest that it should have.
         expected: String,
@@ -67,15 +67,15 @@ pub enum RegistryError {
     /// More bytes than are read.
     #[error("{what} has more than {most} bytes")]
     TooLarge {
-        /// What was asked for.
+        /// The requested thing.
         what: String,
-        /// How many are read.
+        /// The maximum that is read.
         most: u64,
     },
     /// Something that is not a plugin.
     #[error("{what}")]
     Shape {
-        /// What is wrong, and where.
+        /// The problem, and its place.
         what: String,
     },
     /// A signature that is not one.
@@ -86,7 +86,7 @@ pub enum RegistryError {
     Timeout {
         /// The host.
         host: String,
-        /// How long.
+        /// The time.
         seconds: u64,
     },
 }
@@ -109,7 +109,7 @@ impl RegistryError {
         }
     }
 
-    /// What a person can do about it.
+    /// Returns what a person can do about it.
     #[must_use]
     pub fn help(&self) -> String {
         match self {

@@ -23,12 +23,12 @@ use std::{
 
 const MAX_REDIRECTS: usize = 5;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How long a registry may say nothing.
+/// The time for which a registry may be silent.
 const SILENCE: Duration = Duration::from_secs(30);
 const MAX_TOKEN: u64 = 64 << 10;
 const MAX_MESSAGE: u64 = 4 << 10;
 
-/// Where a request may go.
+/// The addresses that a request may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// To the host that a person named, which is this machine.
@@ -82,7 +82,7 @@ impl Resolve for Resolver {
     }
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Body<'a> {
     None,
@@ -296,7 +296,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// What makes the next request an authorised one.
+    /// Returns the header that authorises the next request.
     async fn authorize(&self, answer: &Response) -> Result<HeaderValue, RegistryError> {
         let refused = |given: bool| RegistryError::Unauthorized { host: self.host.clone(), given };
         let challenges = answer.headers().get_all(WWW_AUTHENTICATE);

@@ -39,7 +39,7 @@ impl Helper {
         Ok(Self(name.to_owned()))
     }
 
-    /// What it is called after `docker-credential-`.
+    /// Returns its name after `docker-credential-`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0

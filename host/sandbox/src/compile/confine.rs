@@ -1,4 +1,4 @@
-//! What the compiling process may still do once it has its input: think, and write its answer.
+//! Confinement of the compiling process once it has its input: it may compute, and write its answer.
 //!
 //! A component is compiled by a large program from untrusted bytes. Should a mistake in the compiler let these bytes
 //! decide what the process does, then there is nothing that it could reach: no file, no network, no other program. Each

@@ -1,4 +1,4 @@
-//! What parent and child say to each other: one line of JSON each way, followed by the bytes that it announces.
+//! The protocol between parent and child: one line of JSON each way, followed by the bytes that it announces.
 
 use super::CompileLimits;
 use crate::engine::{Metering, Room};

@@ -1,4 +1,5 @@
-//! Which program compiles components: this one, when its `main` is prepared to be started again, or `opcell-compile`.
+//! The program that compiles components: this one, when its `main` is prepared to be started again, or
+//! `opcell-compile`.
 //!
 //! A program that knows nothing of this would, started again, do once more whatever it does, and start itself again. So
 //! nothing is started again that has not called [`prepare`], the child must answer the handshake before it is sent
@@ -43,7 +44,8 @@ pub fn prepare() {
     PREPARED.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process was started to compile a component. One that is still here has not called [`prepare`].
+/// Returns `true` if this process was started to compile a component. One that is still here has not called
+/// [`prepare`].
 pub(super) fn is_child() -> bool {
     std::env::var_os(MARKER).is_some()
 }

@@ -43,7 +43,7 @@ pub struct OpenFile {
     writable: bool,
     /// From the root.
     path: String,
-    /// Where the cell's list of touched files has it; `None` where the list was full.
+    /// The position in the cell's list of touched files; `None` where the list was full.
     touch: Option<usize>,
 }
 
@@ -176,7 +176,7 @@ impl wit::HostFile for View<'_> {
     }
 }
 
-/// What recordings and replays need.
+/// The methods for recordings and replays.
 impl View<'_> {
     /// A path below a directory, as recordings hold it: the grant and the path from there.
     fn place(&self, directory: &Resource<OpenDirectory>, path: &str) -> Value {
@@ -209,7 +209,7 @@ impl View<'_> {
     }
 }
 
-/// What the host does.
+/// The methods of the host.
 impl View<'_> {
     fn granted_roots(&mut self) -> wasmtime::Result<Vec<wit::Root>> {
         self.0.budget.charge(Interface::Files, 0)?;
@@ -307,8 +307,8 @@ impl View<'_> {
         }
     }
 
-    /// Where something new may be created, with its path from the root: a writable place, not the name of a control
-    /// file, and an entry of the quota booked for it.
+    /// Locates a file or directory that may be created, with its path from the root: a writable place, not the name of
+    /// a control file, and an entry of the quota booked for it.
     async fn locate_new(&mut self, directory: &Resource<OpenDirectory>, path: &str) -> Answer<(Located, String)> {
         let parent = match self.locate_writable(directory, path)? {
             Ok(parent) => parent,
@@ -521,7 +521,7 @@ impl View<'_> {
         FileError::Denied(self.0.denials.note(denial).into())
     }
 
-    /// Whether the grant extends to the file, by its path and by where it really is.
+    /// Returns `true` if the grant extends to the file, by its path and by where it really is.
     fn may_touch(&mut self, touch: Touch, located: &Located, path: &str, real: Option<&Path>) -> Result<(), FileError> {
         let whole = join(&located.path, path);
         match located.root.refuses(touch, &whole, real) {

@@ -34,10 +34,10 @@ use wit::Error;
 /// The interfaces that are served, in the only version that more than one host has.
 pub(crate) const SERVED: [&str; 2] = ["wasi:keyvalue/store@0.2.0-draft2", "wasi:keyvalue/atomics@0.2.0-draft2"];
 
-/// What most components call their only bucket, and a component without a manifest asks for.
+/// The name that most components give their only bucket, and that a component without a manifest requests.
 pub(crate) const DEFAULT: &str = "default";
 
-/// How often `increment` tries when others write the same key.
+/// The maximum number of tries of `increment` when others write the same key.
 const MOST_TRIES: u32 = 64;
 
 /// Links the interfaces; once per engine.

@@ -24,7 +24,7 @@ fn given(name: &str, arguments: &str) -> Value {
     }
 }
 
-/// Whether a journal can hold a value somewhere inside of an event: what reads events bounds their depth.
+/// Returns `true` if a journal can hold a value somewhere inside of an event: readers of events bound their depth.
 fn is_shallow(value: &Value) -> bool {
     const DEPTH: u32 = 48;
     let mut pending = vec![(value, 0)];

@@ -8,10 +8,10 @@ use std::{
 };
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtxBuilder};
 
-/// How much a clock moves between readings that were not recorded, in nanoseconds.
+/// The nanoseconds by which a clock moves between readings that were not recorded.
 const STEP: u64 = 1_000_000;
 
-/// What a cell's WASI gets from its tape.
+/// The part of its tape that a cell's WASI gets.
 #[derive(Debug, Clone)]
 pub(crate) struct Wasi {
     seed: [u8; 32],
@@ -31,7 +31,7 @@ pub(crate) struct Clocks {
 enum Clock {
     /// The system's; its readings are noted.
     Recorded(Arc<Mutex<Vec<u64>>>),
-    /// What was noted, then steps.
+    /// The readings that were noted, then steps.
     Replayed(Arc<Mutex<Replayed>>),
 }
 

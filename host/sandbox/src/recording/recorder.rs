@@ -4,7 +4,7 @@ use super::{Clocks, Cost, HostCall, MAX_BYTES, MAX_GIVEN, Recording};
 use opcell_types::Denial;
 use serde_json::Value;
 
-/// What an entry costs beside its texts: a flood of empty calls is bounded too.
+/// The cost of an entry beside its texts: a flood of empty calls is bounded too.
 const ENTRY: u64 = 64;
 
 /// The recording of a cell while it runs.
@@ -67,7 +67,7 @@ impl Recorder {
     }
 }
 
-/// What a call was given, as recordings hold it.
+/// Returns a call's arguments in the form in which recordings hold them.
 pub(super) fn shortened(mut given: Value) -> Value {
     // JSON says nothing about the order of members.
     given.sort_all_objects();

@@ -168,7 +168,7 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 thread_local! {
-    /// Whether the cell that this thread runs has been seen running at the end of a slice.
+    /// `true` if the cell that this thread runs has been seen running at the end of a slice.
     static SLICE_OVER: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -12,7 +12,8 @@ use std::{
 };
 use wasmtime::EngineWeak;
 
-/// How long a busy guest keeps its thread before it lets others run, and how late it may notice its deadline.
+/// The time for which a busy guest keeps its thread before it lets others run, and the delay with which it may notice
+/// its deadline.
 pub(crate) const SLICE: Duration = Duration::from_millis(1);
 
 /// Slices of one tick, the unit in which limits and receipts count.

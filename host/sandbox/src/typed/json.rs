@@ -211,7 +211,7 @@ fn float(value: &Value) -> Result<f64, String> {
     }
 }
 
-/// What a function gave: data, or the failure that its `result` holds.
+/// Returns the result of a function: data, or the failure that its `result` holds.
 pub(super) fn reply(result: Option<Val>) -> Result<Success, Failure> {
     let value = match result {
         None | Some(Val::Result(Ok(None))) => Value::Null,

@@ -9,8 +9,8 @@ use std::fmt;
 const MOST_REQUIRED: usize = 64;
 
 impl Plain {
-    /// Whether JSON text is one value that fits for certain, as [`Plain::fits`] says of the value that it spells. A
-    /// member that is there twice must fit both times, for whoever reads the text may take either.
+    /// Returns `true` if JSON text is one value that fits for certain, as [`Plain::fits`] says of the value that it
+    /// spells. A member that is there twice must fit both times, for whoever reads the text may take either.
     pub(crate) fn fits_text(&self, text: &str) -> bool {
         let mut reader = serde_json::Deserializer::from_str(text);
         Part { of: Of::Plain(self), depth: 0 }.deserialize(&mut reader).is_ok() && reader.end().is_ok()
@@ -20,7 +20,7 @@ impl Plain {
 /// One value of the text.
 struct Part<'a> {
     of: Of<'a>,
-    /// How many aggregates it is in.
+    /// The number of aggregates around it.
     depth: u32,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// How many aggregates the parts of this one are in.
+    /// Returns the number of aggregates around the parts of this one.
     fn aggregate<E: Error>(&self, one: u8) -> Result<u32, E> {
         self.is_no_text(one)?;
         if self.depth < MAX_DEPTH { Ok(self.depth + 1) } else { unsure() }

@@ -427,7 +427,12 @@ mod tests {
             ("{\"a\": NaN}".to_owned(), json!(null), -32700, "not JSON"),
             ("7".to_owned(), json!(null), -32600, "not a JSON-RPC 2.0 request"),
             ("[]".to_owned(), json!(null), -32600, "between 1 and 64"),
-            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#.to_owned(), json!(null), -32600, "not a JSON-RPC 2.0 request"),
+            (
+                r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#.to_owned(),
+                json!(null),
+                -32600,
+                "not a JSON-RPC 2.0 request",
+            ),
             (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#.to_owned(), json!(7), -32600, "not a JSON-RPC 2.0 request"),
             (call(r#"{"name":"t","arguments":"{}"}"#), json!(7), -32602, "must be an object, and is a text"),
             (call(r#"{"name":"t","arguments":[]}"#), json!(7), -32602, "must be an object, and is a list"),

@@ -31,14 +31,14 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct Script {
     /// Of this format: 1.
     pub version: u32,
-    /// How turns are chosen.
+    /// The order in which turns are chosen.
     #[serde(default)]
     pub order: Order,
-    /// What the model answers.
+    /// The answers of the model.
     pub turns: Vec<Turn>,
 }
 
-/// How turns are chosen.
+/// The order in which turns are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
@@ -53,28 +53,28 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Turn {
-    /// What the round must be like; absent: anything.
+    /// The conditions on the round; absent: none.
     #[serde(skip_serializing_if = "When::is_anything")]
     pub when: When,
-    /// Whether it answers any number of rounds in a row (strict) or at all (any) instead of one.
+    /// `true` if it answers any number of rounds in a row (strict) or at all (any) instead of one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeat: bool,
-    /// What the model says.
+    /// The text of the model's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// What it says, as JSON: the answer to a structured question.
+    /// The answer to a structured question, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<Value>,
-    /// What it asks tools to do.
+    /// The calls of tools that it asks for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ScriptedCall>,
     /// That it fails instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail: Option<Failure>,
-    /// How likely its tokens were; given only to a session that asks.
+    /// The log probabilities of its tokens; given only to a session that asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
-    /// What it used.
+    /// The usage.
     #[serde(skip_serializing_if = "is_unused")]
     pub usage: Usage,
 }
@@ -101,7 +101,7 @@ fn is_unused(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-/// What a round must be like. Every key that is there must hold.
+/// The conditions on a round. Every key that is there must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct When {
@@ -197,7 +197,7 @@ pub enum ScriptError {
         name: String,
         /// Position of the turn in the script, from 1.
         number: usize,
-        /// What is wrong and what was expected.
+        /// The problem, and what was expected.
         message: String,
     },
 }

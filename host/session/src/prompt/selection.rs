@@ -6,8 +6,8 @@ use opcell_types::suggest::hint;
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// Which parts of a prompt are shown (psi's `:prompt-component-selection`, with `extension-names` and `workflow-names`
-/// added). An absent key shows everything of its kind; a present empty list shows nothing of it.
+/// The parts of a prompt that are shown (psi's `:prompt-component-selection`, with `extension-names` and
+/// `workflow-names` added). An absent key shows everything of its kind; a present empty list shows nothing of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ComponentSelection {
     components: Option<BTreeSet<Component>>,
@@ -33,9 +33,9 @@ pub enum SelectionError {
     Shape {
         /// Whose value.
         key: String,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The type that it has.
         got: String,
     },
     /// A key that means nothing.
@@ -101,9 +101,9 @@ impl ComponentSelection {
         Ok(Some(selection))
     }
 
-    /// Whether a component is shown at all. The instruction layer always is: leaving out the workflow's own text would
-    /// be replacement by another name. Tools stand in psi's preamble and go with it; a list of names selects its
-    /// component.
+    /// Returns `true` if a component is shown at all. The instruction layer always is: leaving out the workflow's own
+    /// text would be replacement by another name. Tools stand in psi's preamble and go with it; a list of names selects
+    /// its component.
     #[must_use]
     pub fn shows(&self, component: Component) -> bool {
         let Some(listed) = &self.components else { return true };
@@ -121,7 +121,7 @@ impl ComponentSelection {
         by_name || listed.contains(&component)
     }
 
-    /// Whether one named part of a component is shown.
+    /// Returns `true` if one named part of a component is shown.
     #[must_use]
     pub fn shows_name(&self, component: Component, name: &str) -> bool {
         let listed = match component {

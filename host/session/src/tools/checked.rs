@@ -1,4 +1,4 @@
-//! What every tool is called through: its arguments are checked first, its result is cut after.
+//! The wrapper of every tool: its arguments are checked first, its result is cut after.
 
 use super::{ToolError, failure};
 use async_trait::async_trait;

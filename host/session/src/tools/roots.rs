@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Who writes, in the account of a folder; no name of a plugin has a space.
+/// The writer in the account of a folder; no name of a plugin has a space.
 const MODELS: &str = "file tools";
 
 /// A folder that an operator opens to file tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRoot {
-    /// How paths name it: `NAME:path`.
+    /// The name that paths begin with: `NAME:path`.
     pub name: String,
-    /// Where it is.
+    /// The path of the root.
     pub path: PathBuf,
-    /// Whether tools may write there.
+    /// `true` if tools may write there.
     pub writable: bool,
-    /// Whether the root extends to the files that decide what runs and what it may reach, and to secrets; see
+    /// `true` if the root extends to the files that decide what runs and what it may reach, and to secrets; see
     /// [`opcell_types::control`].
     pub control_files: bool,
     /// Bytes that tools may write there, all sessions together; over what time is the ledger's to say.
@@ -55,7 +55,7 @@ pub enum RootError {
     Open {
         /// The root's name in the project.
         name: String,
-        /// Where it should be.
+        /// The path at which it should be.
         path: PathBuf,
         /// Error of the operating system.
         error: std::io::Error,
@@ -69,7 +69,7 @@ pub enum RootError {
     Sealed {
         /// The root's name in the project.
         name: String,
-        /// Where it is.
+        /// The path of the root.
         path: PathBuf,
         /// The place that it would reach.
         place: PathBuf,
@@ -95,11 +95,11 @@ pub(super) struct OpenRoot {
     host_path: PathBuf,
 }
 
-/// Where a path leads.
+/// The place that a path leads to.
 pub(super) struct Place<'a> {
     pub(super) root: &'a OpenRoot,
     pub(super) path: String,
-    /// What precedes a path of this root in an answer: nothing in the first root.
+    /// The prefix of a path of this root in an answer: empty in the first root.
     pub(super) prefix: String,
 }
 

@@ -31,7 +31,7 @@ const PATTERN_SIZE: usize = 1 << 20;
 /// Folders that hold what no one searches for; naming one in `path` searches it.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// How a search ended.
+/// The end of a search.
 enum End {
     Whole,
     Cut(&'static str),

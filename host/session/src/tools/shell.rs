@@ -22,12 +22,12 @@ const OUTPUT_LIMIT: usize = 256 << 10;
 /// Variables that a command inherits: without the rest, keys in the host's environment stay there.
 const INHERITED: [&str; 8] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"];
 
-/// How commands run.
+/// The settings of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shell {
     /// Working directory.
     pub folder: PathBuf,
-    /// How long a command may take unless the model asks for less or more.
+    /// The time that a command may take unless the model asks for less or more.
     pub timeout: Duration,
     /// The most that a model may ask for.
     pub max_timeout: Duration,
@@ -150,7 +150,7 @@ async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::proce
     Ok((status?, stdout?, stderr?))
 }
 
-/// How long the outputs of a command are read after its end.
+/// The time for which the outputs of a command are read after its end.
 const AFTER_THE_END: Duration = Duration::from_millis(500);
 
 /// Reads to the end, so that the command does not wait, and keeps the beginning.

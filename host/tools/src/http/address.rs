@@ -1,11 +1,11 @@
-//! Which network addresses a plugin's request may reach.
+//! The network addresses that a plugin's request may reach.
 //!
 //! Pure policy over one address; who resolves names and connects is elsewhere. The tables follow the IANA
 //! special-purpose registries (RFC 6890 and its successors) and the metadata addresses of the large clouds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of place an address is.
+/// The class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressClass {
     /// Globally reachable.
@@ -33,8 +33,8 @@ impl AddressClass {
         }
     }
 
-    /// Whether a request may go there: public addresses always; this machine and private networks only where the grant
-    /// says so; link-local, metadata and reserved addresses never.
+    /// Returns `true` if a request may go there: public addresses always; this machine and private networks only where
+    /// the grant says so; link-local, metadata and reserved addresses never.
     #[must_use]
     pub fn permitted(self, private_granted: bool) -> bool {
         match self {
@@ -44,7 +44,7 @@ impl AddressClass {
         }
     }
 
-    /// What a denial calls it.
+    /// Returns the name of the class in a denial.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// A secret in use, for one call.
 pub struct Secret {
-    /// Which header carries it.
+    /// The header that carries it.
     pub header: HeaderName,
     /// Prefix and secret, marked sensitive.
     pub value: HeaderValue,
@@ -39,7 +39,7 @@ pub enum SecretError {
     Header(String),
 }
 
-/// What stands where a secret was.
+/// The text in the place of a secret.
 const REDACTED: &str = "[redacted]";
 
 /// Bytes of a secret from which on its encodings are looked for, and of an encoding that is.

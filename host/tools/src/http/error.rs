@@ -1,4 +1,4 @@
-//! How an `http.fetch` call is bounded, and why there is no response.
+//! The bounds of an `http.fetch` call, and the reasons for which there is no response.
 
 use super::{credential::SecretError, request::InvalidRequest};
 use opcell_types::{Denial, Failure, Remedy, denial::HttpScope};
@@ -30,11 +30,11 @@ pub enum FetchError {
     /// No rule allows this hop.
     #[error("{rule}")]
     Denied {
-        /// What was asked for: `http POST https://api.example.com`.
+        /// The requested capability: `http POST https://api.example.com`.
         capability: String,
         /// The rule that refused it.
         rule: String,
-        /// What would allow it, if anything would.
+        /// The rule that would allow it, if any would.
         missing: Option<MissingRule>,
     },
     /// The credential that the grant names cannot be read. The message names the source, never the secret.
@@ -57,7 +57,7 @@ pub struct MissingRule {
     pub origin: String,
     /// The method, where it is the method that no rule allows.
     pub method: Option<String>,
-    /// Whether private addresses have to be allowed.
+    /// `true` if private addresses have to be allowed.
     pub private: bool,
 }
 
@@ -94,7 +94,7 @@ impl FetchError {
 mod tests {
     use super::*;
 
-    /// Where a host keeps its keys is not the business of a plugin or a model, which see the failure.
+    /// The place of a host's keys is not the business of a plugin or a model, which see the failure.
     #[test]
     fn a_missing_credential_does_not_say_where_it_was_looked_for() {
         for error in [

@@ -272,7 +272,7 @@ fn failure(error: &reqwest::Error, url: &Url, secrets: &[Secret]) -> FetchError 
     FetchError::Failed { reason, message: Secret::scrub_all(secrets, message) }
 }
 
-/// Where a redirect leads; `None` when the response is not one.
+/// Returns the target of a redirect; `None` when the response is not one.
 fn redirect_target(status: StatusCode, headers: &HeaderMap, url: &Url) -> Option<Result<Url, FetchError>> {
     let redirects = [
         StatusCode::MOVED_PERMANENTLY,
@@ -308,7 +308,7 @@ fn becomes_get(status: StatusCode, method: &Method) -> bool {
     }
 }
 
-/// What may follow a redirect to another origin: nothing that could identify or authorise.
+/// Returns the headers that may follow a redirect to another origin: none that could identify or authorise.
 fn neutral_headers(headers: &HeaderMap) -> HeaderMap {
     use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT};
     let kept: [HeaderName; 4] = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT];

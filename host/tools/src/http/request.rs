@@ -15,7 +15,7 @@ pub struct FetchRequest {
     pub method: Method,
     /// Without a fragment and without a user.
     pub url: Url,
-    /// What the plugin may set.
+    /// The headers that the plugin may set.
     pub headers: HeaderMap,
     /// Sent as it is.
     pub body: Option<Vec<u8>>,
@@ -28,7 +28,7 @@ pub struct FetchRequest {
 #[error("http.fetch: {0}")]
 pub struct InvalidRequest(pub String);
 
-/// What the host alone decides: framing, connection handling and where the request goes.
+/// The headers that the host alone decides: framing, connection handling and where the request goes.
 const HOST_HEADERS: [&str; 11] = [
     "accept-encoding",
     "connection",

@@ -1,4 +1,4 @@
-//! Which requests a grant allows: hosts, ports, schemes and methods.
+//! The requests that a grant allows: hosts, ports, schemes and methods.
 
 use http::Method;
 use std::{fmt, net::IpAddr, str::FromStr};
@@ -9,11 +9,11 @@ use url::Url;
 pub struct HttpRule {
     /// Schemes, hosts and ports that may be reached.
     pub origins: Vec<OriginPattern>,
-    /// How; `GET` and `HEAD` unless the grant says more.
+    /// The methods; `GET` and `HEAD` unless the grant says more.
     pub methods: Vec<Method>,
-    /// Whether the hosts may resolve to this machine or to a private network.
+    /// `true` if the hosts may resolve to this machine or to a private network.
     pub private: bool,
-    /// What the host adds to each request.
+    /// The credential that the host adds to each request.
     pub credential: Option<Credential>,
 }
 
@@ -24,11 +24,11 @@ pub struct Credential {
     pub header: String,
     /// Written before the secret, such as `Bearer `.
     pub prefix: String,
-    /// Where the secret is.
+    /// The source of the secret.
     pub source: SecretSource,
 }
 
-/// Where a secret is read from, each time it is used.
+/// The source from which a secret is read, each time it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SecretSource {
     /// An environment variable of the host process.
@@ -44,13 +44,13 @@ impl HttpRule {
         Self { origins, methods, private: false, credential: None }
     }
 
-    /// Whether the rule allows a request.
+    /// Returns `true` if the rule allows a request.
     #[must_use]
     pub fn allows(&self, method: &Method, url: &Url) -> bool {
         self.methods.contains(method) && self.reaches(url)
     }
 
-    /// Whether the rule names the place, whatever the method.
+    /// Returns `true` if the rule names the place, whatever the method.
     #[must_use]
     pub fn reaches(&self, url: &Url) -> bool {
         self.origins.iter().any(|origin| origin.matches(url))
@@ -90,7 +90,7 @@ pub struct InvalidOrigin {
 }
 
 impl OriginPattern {
-    /// Whether a URL's scheme, host and port are this pattern's.
+    /// Returns `true` if a URL's scheme, host and port are this pattern's.
     #[must_use]
     pub fn matches(&self, url: &Url) -> bool {
         let Some(host) = url.host_str() else { return false };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Digests of a server's tools by name.
 pub type ToolDigests = BTreeMap<String, Digest>;
 
-/// What was accepted of servers, kept by whoever owns the lock.
+/// The accepted descriptions of servers, kept by the owner of the lock.
 pub trait Pins: Send + Sync {
     /// The tools of a server that were accepted; `None` for a server that is new.
     fn accepted(&self, server: &str) -> Option<ToolDigests>;

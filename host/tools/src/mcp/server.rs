@@ -65,7 +65,7 @@ impl Server {
         &self.name
     }
 
-    /// How it is started.
+    /// Returns the configuration that it is started with.
     #[must_use]
     pub fn config(&self) -> &McpServer {
         &self.config

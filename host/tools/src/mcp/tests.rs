@@ -69,7 +69,7 @@ async fn call(server: &Server) -> Result<Value, Failure> {
     server.call("t", &nothing(), Binary::Keep, None).await.map(|called| called.value)
 }
 
-/// How often the script noted something.
+/// The number of times the script noted something.
 fn count(folder: &tempfile::TempDir, what: &str) -> usize {
     std::fs::read_to_string(folder.path().join(what)).unwrap_or_default().lines().count()
 }
@@ -478,7 +478,7 @@ async fn over_http(
     Server::new("test".to_owned(), config)
 }
 
-/// What a server says that has one tool, `t`, which answers `result`.
+/// The messages of a server that has one tool, `t`, which answers `result`.
 #[cfg(feature = "http")]
 fn conversation(head: &str, body: &str, result: &str) -> (&'static str, &'static str, String) {
     const JSON: &str = "content-type: application/json\r\nmcp-session-id: one\r\n";

@@ -35,7 +35,7 @@ impl Server {
         &self.name
     }
 
-    /// How it would be started.
+    /// Returns the configuration that it would be started with.
     #[must_use]
     pub fn config(&self) -> &McpServer {
         &self.config

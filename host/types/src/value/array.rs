@@ -30,14 +30,14 @@ impl Array {
         Self(ThinArc::from_header_and_iter(Measure::of_items(items), ordered))
     }
 
-    /// What the array takes when it is written, and how deep it nests.
+    /// Returns the size of the array when it is written, and its nesting.
     #[must_use]
     #[inline]
     pub fn measure(&self) -> Measure {
         self.0.header.header
     }
 
-    /// Whether both are the same array, not just equal ones.
+    /// Returns `true` if both are the same array, not just equal ones.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.ptr() == other.0.ptr()

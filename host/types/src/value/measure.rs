@@ -1,8 +1,8 @@
-//! What an aggregate would take if it were written, made once when it is built.
+//! The size that an aggregate would have if it were written, computed once when it is built.
 
 use super::{Shape, Value};
 
-/// How many bytes a value takes as JSON without spaces, and how deep it nests. Parts that are shared count wherever
+/// The number of bytes that a value takes as JSON without spaces, and its nesting. Parts that are shared count wherever
 /// they appear, because that is what writing them costs. Both numbers saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measure(u64);

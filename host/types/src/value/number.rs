@@ -86,7 +86,7 @@ impl Number {
         }
     }
 
-    /// How many bytes the number takes as JSON.
+    /// Returns the number of bytes that the number takes as JSON.
     pub(super) fn written(self) -> usize {
         match self.kind() {
             NumberKind::Integer(n) => usize::from(n < 0) + digits(n.unsigned_abs()),

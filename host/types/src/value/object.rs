@@ -69,7 +69,7 @@ impl Object {
         }
     }
 
-    /// What the object takes when it is written, and how deep it nests.
+    /// Returns the size of the object when it is written, and its nesting.
     #[must_use]
     #[inline]
     pub fn measure(&self) -> Measure {
@@ -108,19 +108,19 @@ impl Object {
         Some((self.shape().key(place)?, self.slots().get(place)?))
     }
 
-    /// Whether a key is there.
+    /// Returns `true` if the object has the key.
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.shape().place(key).is_some()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots().len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots().is_empty()
@@ -142,7 +142,7 @@ impl Object {
         self.slots().iter()
     }
 
-    /// Whether both are the same object, not just equal ones.
+    /// Returns `true` if both are the same object, not just equal ones.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.ptr() == other.0.ptr()

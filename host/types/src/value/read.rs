@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// What one reading shares: the shapes seen so far, and the parts of aggregates that are not complete.
+/// The state that one reading shares: the shapes seen so far, and the parts of aggregates that are not complete.
 struct Reader {
     shapes: Shapes,
     values: Vec<Value>,
@@ -43,7 +43,7 @@ struct Reader {
 /// One value of what is being read.
 struct Part<'a> {
     reader: &'a mut Reader,
-    /// How many aggregates it is in.
+    /// The number of aggregates around it.
     depth: u32,
 }
 

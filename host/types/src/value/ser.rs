@@ -4,7 +4,7 @@ use super::{Map, Number, Object, Shape, Text, Value};
 use serde::ser::{self, Serialize, Serializer};
 use std::{cell::RefCell, fmt};
 
-/// What a value cannot hold: a key that is not a string.
+/// An error about data that a value cannot hold: a key that is not a string.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unrepresentable(String);
@@ -18,7 +18,7 @@ impl ser::Error for Unrepresentable {
 type Written<T = Value> = Result<T, Unrepresentable>;
 
 impl Value {
-    /// What `of` writes as JSON, as a value. Numbers that JSON cannot hold stay what they are.
+    /// Returns the value of the JSON that `of` would be written as. Numbers that JSON cannot hold stay what they are.
     ///
     /// # Errors
     /// When a key is not a string, or `of` itself refuses.
@@ -49,7 +49,7 @@ struct Fields {
     values: Vec<Value>,
 }
 
-/// How many shapes of structs a thread remembers.
+/// The maximum number of shapes of structs that a thread remembers.
 const MOST_SHAPES: usize = 64;
 
 /// The names of a struct's fields, and their shape.
@@ -272,7 +272,7 @@ impl Serializer for ToValue {
     }
 }
 
-/// What serde calls by four names is one list.
+/// The list methods that serde calls by four names.
 macro_rules! items {
     ($($part:ident $method:ident),+) => {$(
         impl ser::$part for Items {

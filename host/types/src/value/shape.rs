@@ -9,9 +9,9 @@ use triomphe::Arc;
 const FEW: usize = 8;
 /// Objects with more keys than this are dictionaries rather than rows: their keys are not worth remembering.
 const MAX_ROW: usize = 64;
-/// How many beginnings of rows are remembered.
+/// The maximum number of beginnings of rows that are remembered.
 const MAX_NODES: usize = 4096;
-/// How many different keys may follow one beginning of a row.
+/// The maximum number of different keys that may follow one beginning of a row.
 const MAX_BRANCHES: usize = 16;
 
 /// The keys of an object, in order. Objects that come in rows share theirs.
@@ -23,7 +23,7 @@ struct Inner {
     keys: Names,
     /// Bytes of all keys as JSON, with their colons.
     written: u64,
-    /// Whether no key has anything to escape.
+    /// `true` if no key has anything to escape.
     plain: bool,
     levels: u32,
 }
@@ -133,7 +133,7 @@ impl Shape {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0.keys {
@@ -142,13 +142,13 @@ impl Shape {
         }
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether both are the same shape, not just one with equal keys.
+    /// Returns `true` if both are the same shape, not just one with equal keys.
     #[must_use]
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -165,8 +165,8 @@ impl Shape {
         self.key(place).map_or(0, |key| if self.0.plain { key.len() as u64 + 3 } else { written_key(key) })
     }
 
-    /// How many levels an object of this shape adds. An object whose only key starts with `$` counts as two: events
-    /// write it inside of another one, so that it cannot be taken for one of their own tags.
+    /// Returns the number of levels that an object of this shape adds. An object whose only key starts with `$` counts
+    /// as two: events write it inside of another one, so that it cannot be taken for one of their own tags.
     pub(super) fn levels(&self) -> u32 {
         self.0.levels
     }
@@ -246,7 +246,7 @@ struct Node {
     shape: Option<Shape>,
 }
 
-/// How far into a known object the reader is.
+/// The reader's position in a known object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beginning(u32);
 

@@ -55,7 +55,7 @@ impl Text {
         }
     }
 
-    /// How many bytes escaping adds when the text is written as JSON.
+    /// Returns the number of bytes that escaping adds when the text is written as JSON.
     #[must_use]
     #[inline]
     pub(super) fn escapes(&self) -> usize {
@@ -66,7 +66,7 @@ impl Text {
     }
 }
 
-/// What JSON's escapes add to a text's length: one byte for `\"` and the short forms, five for `\u001f`.
+/// Returns the length that JSON's escapes add to a text: one byte for `\"` and the short forms, five for `\u001f`.
 fn escapes(bytes: &[u8]) -> usize {
     bytes.iter().map(|byte| usize::from(extra(*byte))).sum()
 }

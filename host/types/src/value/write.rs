@@ -4,7 +4,7 @@ use super::{Entries, MAX_DEPTH, Number, NumberKind, Value};
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::io;
 
-/// How much text is gathered before it is handed on.
+/// The number of bytes that are gathered before they are handed on.
 const CHUNK: usize = 64 << 10;
 
 impl Value {

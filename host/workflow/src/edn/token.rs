@@ -1,4 +1,4 @@
-//! What one token means: numbers, names, characters.
+//! The meaning of one token: numbers, names, characters.
 
 use super::{
     error::Problem,
@@ -27,7 +27,7 @@ pub(super) fn is_forbidden(c: char) -> bool {
     matches!(c, '@' | '`' | '~')
 }
 
-/// What a token that is not a number means.
+/// Returns the meaning of a token that is not a number.
 pub(super) fn word(token: &str) -> Result<Kind, Problem> {
     match token {
         "nil" => return Ok(Kind::Nil),
@@ -67,13 +67,13 @@ fn is_name(text: &str, keyword: bool) -> bool {
     }
 }
 
-/// Whether a token is read as a number.
+/// Returns `true` if a token is read as a number.
 pub(super) fn looks_numeric(token: &str) -> bool {
     let digits = token.strip_prefix(['+', '-']).unwrap_or(token);
     digits.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// What a numeric token means.
+/// Returns the meaning of a numeric token.
 pub(super) fn number(token: &str) -> Result<Kind, Problem> {
     let invalid = || Problem::InvalidNumber(token.to_owned());
     let (negative, digits) = match token.strip_prefix('-') {
@@ -166,7 +166,8 @@ fn ratio(negative: bool, numerator: &str, denominator: &str, token: &str) -> Res
     Ok(Kind::Ratio(format!("{sign}{n}/{d}").into()))
 }
 
-/// What follows a backslash: one character, a name, `u` and four hexadecimal digits, or `o` and octal ones.
+/// Returns the character that follows a backslash: one character, a name, `u` and four hexadecimal digits, or `o` and
+/// octal ones.
 pub(super) fn character(token: &str) -> Result<char, Problem> {
     let unsupported = || Problem::UnsupportedCharacter(token.to_owned());
     let mut chars = token.chars();

@@ -68,7 +68,7 @@ pub struct Step {
     pub reduce: Option<Reducer>,
 }
 
-/// What may be added to a step of any kind.
+/// The modifiers that may be added to a step of any kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Modifiers {
     /// Attempts in all; 0 and 1 are one attempt.
@@ -86,7 +86,7 @@ pub struct Termination {
     pub tool_called: String,
 }
 
-/// How the outputs of parallel branches become one.
+/// The reduction of the outputs of parallel branches to one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reducer {
     /// `append`, `replace` or `barrier`.
@@ -95,7 +95,7 @@ pub struct Reducer {
     pub into: String,
 }
 
-/// What a branch asks: exactly one of a comparison, `exists`, `all_of`, `any_of` and `not`.
+/// The condition of a branch: exactly one of a comparison, `exists`, `all_of`, `any_of` and `not`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Predicate {
     /// A reference, `${…}`.
@@ -104,7 +104,7 @@ pub struct Predicate {
     pub op: String,
     /// With what; null when absent.
     pub value: Value,
-    /// Whether the reference gives anything.
+    /// `true` if the reference must have a value, `false` if it must have none.
     pub exists: Option<bool>,
     /// All of them hold.
     pub all_of: Option<Vec<Predicate>>,

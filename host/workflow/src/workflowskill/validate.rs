@@ -31,7 +31,7 @@ pub(super) fn step_references(text: &str) -> Vec<&str> {
     seen
 }
 
-/// Whether the reference looks for references in a value at all.
+/// Returns `true` if the reference looks for references in a value at all.
 pub(super) fn is_scanned(value: &str) -> bool {
     value.starts_with("$steps.") || value.contains("${steps.")
 }

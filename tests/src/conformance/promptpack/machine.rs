@@ -274,7 +274,7 @@ fn registry_error(message: &str, pending: &Json) -> Json {
     json!({"error": {"code": "registry", "message": message}, "pending": pending})
 }
 
-/// What a case states about the end of a run.
+/// Returns the end of a run in the form in which a case states it.
 fn final_state(machine: &StateMachine, snapshots: &[ArtifactSnapshot]) -> Json {
     let context = machine.context();
     let or_null = |empty: bool, value: Json| if empty { Json::Null } else { value };

@@ -1,4 +1,4 @@
-//! What `[tenants]` serves.
+//! Reading `[tenants]`.
 
 use super::{Checker, span_of};
 use crate::config::{TenantConfig, TenantShare, text::TenantText};

@@ -16,7 +16,7 @@ use std::time::Instant;
 use tokio::join;
 use tokio_postgres::{Transaction, types::Type};
 
-/// How long to wait for another transaction's lock.
+/// The statement that sets the time to wait for another transaction's lock.
 const LOCK: &str = "SET LOCAL lock_timeout = '10s'";
 
 /// One store of one plugin.
@@ -29,7 +29,7 @@ pub(super) struct Place<'a> {
     pub grant: &'a StoreGrant,
 }
 
-/// What a write finds: the store, locked, and the entry of the key.
+/// The state that a write finds: the store, locked, and the entry of the key.
 struct Locked {
     store: i64,
     bytes: u64,
@@ -38,11 +38,11 @@ struct Locked {
     /// The entry's bytes as the quota counts them.
     before: Option<u64>,
     entry: Option<StoreEntry>,
-    /// How many answers of the call are recorded.
+    /// The number of answers of the call that are recorded.
     recorded: i64,
 }
 
-/// What a write changes.
+/// The change of a write.
 enum Change<'a> {
     Nothing,
     Put { value: &'a [u8], bytes: u64, entries: u64 },
@@ -50,7 +50,7 @@ enum Change<'a> {
 }
 
 impl Place<'_> {
-    /// What names the store, for statements that go on with a key.
+    /// Returns the values that name the store, for statements that continue with a key.
     fn names(&self) -> [Value<'_>; 3] {
         [text(&self.plugin), text(&self.name), text(&self.run)]
     }
@@ -340,8 +340,8 @@ impl Place<'_> {
         Ok(held)
     }
 
-    /// What became of a transaction whose commit has no answer: an error that lets the write be tried again unless it
-    /// is there.
+    /// Finds out the end of a transaction whose commit has no answer: an error that lets the write be tried again
+    /// unless it is there.
     async fn ended(&self, id: &str, lost: ServerError) -> Result<(), Stop> {
         let until = Instant::now() + PATIENCE;
         let mut pause = PAUSE.0;

@@ -68,7 +68,7 @@ pub(super) const FORGET_CALLS: &str = "DELETE FROM {s}.store_calls WHERE id IN (
     SELECT id FROM {s}.store_calls WHERE at < clock_timestamp() - interval '30 days'
     ORDER BY at LIMIT 10000 FOR UPDATE SKIP LOCKED)";
 
-/// What a schema holds.
+/// The schema of the tables that are there.
 pub(super) enum Found {
     /// Tables of this version, perhaps just made.
     Ours,

@@ -52,7 +52,7 @@ impl Schema {
         (journal, stores)
     }
 
-    /// What an administrator sees.
+    /// Returns the connection of an administrator.
     async fn client(&self) -> tokio_postgres::Client {
         let (client, connection) = tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);

@@ -28,8 +28,8 @@ pub(super) enum PathError {
     Malformed(&'static str),
 }
 
-/// Whether a guest's path is relative, plain and stays below: segments separated by one `/`, none of them empty, `.` or
-/// `..`.
+/// Checks that a guest's path is relative, plain and stays below: segments separated by one `/`, none of them empty,
+/// `.` or `..`.
 pub(super) fn check(path: &str) -> std::result::Result<(), PathError> {
     if path.starts_with('/') {
         return Err(PathError::Escapes("the path is absolute"));
@@ -71,18 +71,20 @@ pub(super) fn open_directory(directory: &OwnedFd, path: &str) -> Result<OwnedFd>
         .map_err(|error| if error == Errno::NOTDIR && is_link(directory, path) { Errno::LOOP } else { error })
 }
 
-/// Whether the last segment is a symbolic link; the ones before it are none, or resolving would have failed otherwise.
+/// Returns `true` if the last segment is a symbolic link; the ones before it are none, or resolving would have failed
+/// otherwise.
 fn is_link(directory: &OwnedFd, path: &str) -> bool {
     let status = open(directory, path, OFlags::PATH).and_then(rustix::fs::fstat);
     status.is_ok_and(|status| FileType::from_raw_mode(status.st_mode) == FileType::Symlink)
 }
 
-/// Where an open file or directory is now, as the kernel knows it; `None` where `/proc` is not there to ask.
+/// Returns the present path of an open file or directory, as the kernel knows it; `None` where `/proc` is not there to
+/// ask.
 pub(super) fn real_path(descriptor: &OwnedFd) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())).ok().filter(|path| path.is_absolute())
 }
 
-/// Where `path` below `directory` would be, whether or not it exists.
+/// Returns the path at which `path` below `directory` would be, whether or not it exists.
 pub(super) fn real_target(directory: &OwnedFd, path: &str) -> Option<PathBuf> {
     let parent = |directory: &OwnedFd, leaf: &str| Ok(real_path(directory).map(|parent| parent.join(leaf)));
     at_leaf(directory, path, parent).ok().flatten()

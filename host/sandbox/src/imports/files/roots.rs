@@ -22,9 +22,9 @@ use std::{
 pub(crate) struct Root {
     pub(crate) name: String,
     pub(crate) descriptor: Arc<OwnedFd>,
-    /// Where it is, without links.
+    /// The path of the root, without links.
     path: PathBuf,
-    /// What the grant does not extend to; `None` when it extends to everything.
+    /// The files that the grant does not extend to; `None` when it extends to everything.
     control: Option<Arc<ControlFiles>>,
     patterns: Option<GlobSet>,
     quota: Written,
@@ -59,7 +59,7 @@ impl Root {
         })
     }
 
-    /// What a guest holds in place of a directory while it replays a recording: it leads nowhere.
+    /// Returns a directory for the guest to hold while it replays a recording: it leads nowhere.
     pub(crate) fn stand_in(name: String) -> std::io::Result<Self> {
         let descriptor = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self {
@@ -73,7 +73,7 @@ impl Root {
         })
     }
 
-    /// Whether the grant's patterns cover a path from the root.
+    /// Returns `true` if the grant's patterns cover a path from the root.
     pub(crate) fn covers(&self, path: &str) -> bool {
         self.patterns.as_ref().is_none_or(|patterns| patterns.is_match(path))
     }
@@ -90,7 +90,7 @@ impl Root {
         self.control.as_ref().and_then(|_| is_in_repository(real, &self.path))
     }
 
-    /// Whether a file with several names is one of those that the grant does not extend to, under another name.
+    /// Refuses a file with several names that is one of those that the grant does not extend to, under another name.
     pub(crate) fn refuses_twin(&self, status: &Stat) -> Option<String> {
         let control = self.control.as_ref().filter(|_| status.st_nlink > 1)?;
         let is_it = |path: &Path| {

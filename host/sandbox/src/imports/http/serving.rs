@@ -1,4 +1,4 @@
-//! What serves requests, which ends the cell of a guest that calls it.
+//! The interface of servers of requests, which ends the cell of a guest that calls it.
 
 use super::{Fields, IncomingBody, IncomingRequest, OutgoingBody, OutgoingResponse, ResponseOutparam, View, wit};
 use wasmtime::component::Resource;
