@@ -286,3 +286,40 @@ async fn sessions_of_mcp_clients_are_bounded_and_known_to_their_own_tenant_only(
     assert!(speak(&address, "busy", "POST", None).await.starts_with("http/1.1 200"));
     stop.cancel();
 }
+
+/// The whole answer to a body that an MCP client posts.
+async fn post(address: &str, session: &str, body: &str) -> String {
+    let request = format!(
+        "POST /v1/quiet/mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Session-Id: {session}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_list_of_messages_of_an_mcp_client_is_answered_by_a_list() {
+    let mut limits = TenantLimits::default();
+    limits.requests_per_second = 10_000;
+    let (address, stop) = serve(limits).await;
+    let head = speak(&address, "quiet", "POST", None).await;
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().trim().to_owned();
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let list = format!(
+        r#"[{told},{{"jsonrpc":"2.0","id":2,"method":"tools/list"}},{{"jsonrpc":"2.0","id":"x","method":"ping"}},7]"#
+    );
+    let answer = post(&address, &session, &list).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && head.to_ascii_lowercase().contains("application/json"), "{head}");
+    let answers: serde_json::Value = serde_json::from_str(body).unwrap();
+    let ids: Vec<_> = answers.as_array().unwrap().iter().map(|answer| answer["id"].clone()).collect();
+    assert_eq!(ids, [serde_json::json!(2), serde_json::json!("x"), serde_json::Value::Null], "{answers}");
+    assert!(answers[0]["result"]["tools"].is_array() && answers[1]["result"].is_object(), "{answers}");
+    assert_eq!(answers[2]["error"]["code"], -32600);
+    let unknown = post(&address, "00000000-0000-0000-0000-000000000000", &list).await;
+    assert!(unknown.starts_with("HTTP/1.1 404"), "{unknown}");
+    stop.cancel();
+}
