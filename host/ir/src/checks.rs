@@ -323,7 +323,7 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
     }
 }
 
-/// What a host has, in its order.
+/// The names that a host has, in its order.
 fn known(names: Option<Vec<String>>) -> Option<IndexSet<String>> {
     names.map(|names| names.into_iter().collect())
 }
