@@ -16,7 +16,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// What is installed from PyPI, into the target folder.
+/// The packages that are installed from PyPI, into the target folder.
 const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "mcp==2.3.0", "playwright==1.65.2"];
 
 /// Text that would be code if a page or a schema took it for some.

@@ -112,7 +112,7 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
     found
 }
 
-/// Conversations that end with what a model said: the model that is given them goes on from its own words, and no one
+/// Conversations that end with what a model said: the model that is given them continues from its own words, and no one
 /// asks it anything.
 fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
     let steps = by_name(ir);
@@ -323,7 +323,7 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
     }
 }
 
-/// The names that a host has, in its order.
+/// What a host has, in its order.
 fn known(names: Option<Vec<String>>) -> Option<IndexSet<String>> {
     names.map(|names| names.into_iter().collect())
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a request, as RFC 9457 says it: `application/problem+json`.
+//! Problems of requests, in the form of RFC 9457: `application/problem+json`.
 
 use axum::{
     Json,
@@ -27,13 +27,13 @@ pub struct Problem {
     pub detail: String,
     /// Stable kebab-case identifier of the problem, as the command prints it.
     pub code: String,
-    /// What would solve it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// Findings with their places in the document or the project file, if the problem is one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Json_>,
-    /// What a call used and touched, if the problem is that it failed.
+    /// The receipt of the call, if the problem is that it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Json_>,
     /// Seconds after which trying again makes sense.

@@ -30,7 +30,7 @@ const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 /// Refused tokens in a second that are logged.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 
-/// What one tenant may ask of the server.
+/// The limits on the requests of one tenant.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct TenantLimits {

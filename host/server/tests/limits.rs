@@ -1,4 +1,4 @@
-//! What one tenant may ask of the server, and that another does not notice.
+//! The limits on one tenant's requests, and that another does not notice them.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 
@@ -82,7 +82,7 @@ async fn an_unknown_tenant_is_refused_without_a_word_about_the_others() {
     stop.cancel();
 }
 
-/// A host whose journal counts, with a run of so many elements that has ended.
+/// A host whose journal counts, with a run of this many elements that has ended.
 async fn host_of(journal: &Counting, elements: usize) -> Host {
     let host = Host::builder().journal(journal.clone()).build().await.unwrap();
     ended(&host, "r", elements).await;
@@ -159,7 +159,7 @@ fn resident() -> usize {
     line.trim().strip_suffix(" kB").unwrap().trim().parse::<usize>().unwrap() * 1024
 }
 
-/// A run of so many elements, each of which returns so many bytes.
+/// A run of this many elements, each of which returns this many bytes.
 async fn verbose(journal: &Counting, elements: usize, bytes: usize) -> Host {
     let host = Host::builder().journal(journal.clone()).build().await.unwrap();
     let said = json!({"ok": true, "text": "x".repeat(bytes)});

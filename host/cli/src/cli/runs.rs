@@ -136,7 +136,7 @@ impl StoreArgs {
     }
 }
 
-/// Who sent it.
+/// The sender.
 #[derive(Debug, Args)]
 struct Sender {
     /// Name to record as the sender. Defaults to the current user.

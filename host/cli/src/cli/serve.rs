@@ -191,7 +191,7 @@ async fn tenant(
     Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
-/// Where a project keeps its runs, so that one place under two names is seen as one.
+/// Returns the place of a project's runs, so that one place under two names is seen as one.
 fn journal_of(config: &Config) -> Option<String> {
     let place = &config.journal.as_ref()?.place;
     Some(match place.file() {
@@ -326,7 +326,7 @@ async fn warn_of_secrets(triggers: &[Trigger]) {
     }
 }
 
-/// Whether every workflow that a trigger starts is there: found out now, and not at night.
+/// Checks whether every workflow that a trigger starts is there: found out now, and not at night.
 fn check_triggers(triggers: &[Trigger], host: &Host) -> Result<(), Failure> {
     for trigger in triggers {
         let TriggerAction::Start { workflow } = &trigger.action else { continue };

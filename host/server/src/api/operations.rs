@@ -63,12 +63,12 @@ pub struct InvokeBody {
     timeout_ms: Option<u64>,
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Invoked {
     /// `data`, and perhaps `summary` and `details`.
     success: Json_,
-    /// What the cell used and touched.
+    /// The receipt of the cell.
     receipt: Option<Json_>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct OfRun {
     limit: Option<usize>,
 }
 
-/// Which receipts of which runs.
+/// The selection of receipts and runs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -63,7 +63,7 @@ pub(crate) struct WantedReceipts {
     from: Option<String>,
 }
 
-/// Which denials of which runs.
+/// The selection of denials and runs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -81,7 +81,7 @@ pub(crate) struct WantedDenials {
     from: Option<String>,
 }
 
-/// What calls used and touched.
+/// The receipts of calls.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Receipts {
     /// Each with the number of its event.
@@ -90,7 +90,7 @@ pub struct Receipts {
     next: Option<u64>,
 }
 
-/// What a run was refused.
+/// The denials of a run.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Denials {
     /// Each with the number of its event, the rule and the remedy.
@@ -99,7 +99,7 @@ pub struct Denials {
     next: Option<u64>,
 }
 
-/// What calls of many runs used and touched.
+/// The receipts of calls of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundReceipts {
     /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
@@ -110,7 +110,7 @@ pub struct FoundReceipts {
     next: Option<String>,
 }
 
-/// What many runs were refused.
+/// The denials of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundDenials {
     /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
@@ -275,7 +275,7 @@ async fn scan<T>(
     }
 }
 
-/// What was found in many runs.
+/// The findings in many runs.
 struct Found {
     found: Vec<Json_>,
     unreadable: Vec<Json_>,

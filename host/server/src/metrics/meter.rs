@@ -1,4 +1,4 @@
-//! What is counted while it happens: cells, and writes of the journal.
+//! The counters of events: cells, and writes of the journal.
 
 use super::{count, escaped};
 use opcell::{JournalSink, LogSink};
@@ -17,7 +17,7 @@ use std::{
 /// Upper bounds of the buckets, in seconds: cells take tens of microseconds, waits for the disk milliseconds.
 const BOUNDS: [f64; 12] = [0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
-/// How long things took.
+/// The durations of something.
 #[derive(Default)]
 struct Histogram {
     buckets: [AtomicU64; BOUNDS.len()],

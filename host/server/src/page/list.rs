@@ -50,7 +50,7 @@ pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Re
     )
 }
 
-/// Which runs.
+/// The selection of runs.
 #[derive(Deserialize)]
 pub(super) struct Wanted {
     #[serde(default)]
@@ -126,7 +126,7 @@ pub(super) async fn runs(
     Ok(whole("Runs", Some(&tenant), Some(&visitor), News { every, ..News::default() }, main))
 }
 
-/// What a run waits for, in a few words.
+/// Returns what a run waits for, in a few words.
 fn asked(question: &Question) -> String {
     match question {
         Question::Signal { name, approval: true, .. } => format!("approval {name}"),
@@ -166,7 +166,7 @@ pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<
     Ok(page("Plugins", Some(&tenant), &visitor, None, main))
 }
 
-/// What a plugin may reach, what it is denied, and what would lift that.
+/// Renders what a plugin may reach, what it is denied, and what would lift that.
 fn reachable(reach: &[Reach]) -> Markup {
     html! {
         @if reach.is_empty() { p.quiet { "It requests nothing and is granted nothing." } } @else {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Suspended runs whose questions are read; more would make the list of a large journal slow.
 const MAX_QUESTIONS: usize = 200;
 
-/// What a person looks for comes first: a narrow terminal cuts the end.
+/// The alignment of the columns. The most sought ones come first: a narrow terminal cuts the end.
 const ALIGNS: [Align; 7] =
     [Align::Left, Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Right];
 
@@ -102,14 +102,14 @@ async fn once(open: &Open, args: &ListArgs, terminal: &Terminal) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// Whether a run could have continued for this long, and no one drives it.
+/// Returns `true` if a run could have continued for this long, and no process drives it.
 fn is_stuck(run: &RunEntry, now: i64, seconds: u32) -> bool {
     let since = run.state.due.map(|due| due.max(run.updated_at));
     let long = since.is_some_and(|since| since.saturating_add(i64::from(seconds) * 1_000_000) <= now);
     long && !run.driven && !run.state.ended
 }
 
-/// What a worker must have to drive a run: what the run pinned when it was started.
+/// Returns the needs of a worker to drive a run: what the run pinned when it was started.
 async fn needs(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
     let state = open.engine.state_at(&run.run, None).await?;
     let short = |digest: &str| digest.chars().take(19).collect::<String>();
@@ -117,7 +117,7 @@ async fn needs(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
     Ok(if needs.is_empty() { vec!["any worker of this journal".to_owned()] } else { needs })
 }
 
-/// What a suspended run waits for, such as `approval ship`.
+/// Returns the questions that a suspended run waits for, such as `approval ship`.
 async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> {
     if !run.driven && !open.engine.journal().inbox(&run.run).await.map_err(anyhow::Error::from)?.is_empty() {
         return Ok(vec!["a worker or `runs resume`: it was answered".to_owned()]);

@@ -1,4 +1,4 @@
-//! What the page of a run shows.
+//! The content of the page of a run.
 
 use super::receipt;
 use crate::{
@@ -25,7 +25,7 @@ const NAMESAKES: usize = 20;
 pub(super) const SPANS: usize = 200;
 pub(super) const SAID: usize = 50;
 
-/// What the visitor may do; a button that would be refused is not there.
+/// The actions that the visitor may take; a button that would be refused is not there.
 pub(super) struct May {
     run: bool,
     approve: bool,
@@ -46,7 +46,7 @@ pub(super) struct Window {
     pub failed: bool,
 }
 
-/// How much of a run has been read that goes on being read.
+/// The part of a run that has been read while reading continues.
 pub(super) struct Partly {
     /// As its journal knows it.
     status: String,
@@ -70,7 +70,7 @@ pub(super) struct Shown {
     /// Spans that failed.
     pub failures: usize,
     pub timeline: Window,
-    /// Whether the run has more spans than the timeline.
+    /// `true` if the run has more spans than the timeline.
     pub is_cut: bool,
     pub spans: Vec<Span>,
     pub denials: Vec<Denial>,
@@ -106,7 +106,7 @@ impl Shown {
         self.partly.as_ref().map_or(self.outcome.status.as_str(), |partly| &partly.status)
     }
 
-    /// How much has been read, where that is not everything.
+    /// Renders the part that has been read, where that is not everything.
     fn reading(&self) -> Markup {
         html! { @if let Some(partly) = &self.partly {
             p.box role="status" { "Reading the run: " (self.seq) " of " (partly.events) " events so far. What follows is "
@@ -291,7 +291,7 @@ impl Shown {
         html! { ol.timeline { @for span in &self.spans { (row(span)) } } }
     }
 
-    /// What models were sent, and what they answered.
+    /// Renders the requests to models, and their answers.
     fn conversation(&self) -> Markup {
         html! { @if self.talk.all > 0 {
             h2 id="conversation" { "Conversation" }
@@ -335,7 +335,8 @@ fn sections(of: &Value) -> Markup {
     } }
 }
 
-/// Whether a grant needs nothing but a name: a directory needs a path, and private addresses more than a word.
+/// Returns `true` if a grant needs nothing but a name: a directory needs a path, and private addresses more than a
+/// word.
 fn is_granted_by_name(remedy: &Remedy) -> bool {
     match remedy {
         Remedy::Grant { capability, .. } => {
