@@ -153,7 +153,7 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
     }
 }
 
-/// The records of a row: one, or those of a staged append or a pack.
+/// The records of a row: one, or those of an arrival or a pack.
 fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
     let unreadable = |error: rusqlite::Error| format!("cannot be read: {error}");
     let wrong = || "has a wrong checksum".to_owned();
@@ -224,7 +224,7 @@ impl Rows {
         self.last
     }
 
-    /// Returns `true` if they all go to `staging`, where nothing can be in their way: neither a row of the same
+    /// Returns `true` if they all go to `arrivals`, where nothing can be in their way: neither a row of the same
     /// number, nor values that are not there.
     pub(super) fn are_plain(&self) -> bool {
         self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Arrival(_)))
