@@ -3,7 +3,7 @@
 use crate::{
     ownership::Ownership,
     query::{RunQuery, tally},
-    record::{Fence, InboxMessage, KeptValue, LazyRecords, Record, RunEntry, RunId, RunState},
+    record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState, StoredValue},
 };
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -317,7 +317,7 @@ pub trait Journal: Send + Sync {
     ///
     /// # Errors
     /// The storage's.
-    async fn values(&self, _digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+    async fn values(&self, _digests: &[Arc<str>]) -> Result<Vec<StoredValue>, JournalError> {
         Ok(Vec::new())
     }
 

@@ -1,8 +1,8 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
+    journal::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
-    store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
 };
 use async_trait::async_trait;
 use std::{

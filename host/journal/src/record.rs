@@ -47,7 +47,7 @@ pub trait LazyRecords: fmt::Debug + Send + Sync {
 
 /// A large value that payloads name by its digest, kept once in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptValue {
+pub struct StoredValue {
     /// BLAKE3 of the text, 64 hexadecimal digits.
     pub digest: Arc<str>,
     /// The value, as its writer writes values.
@@ -62,7 +62,7 @@ pub struct Payload(Source);
 #[derive(Clone)]
 enum Source {
     Text(Arc<str>),
-    Naming(Arc<str>, Arc<[KeptValue]>),
+    Naming(Arc<str>, Arc<[StoredValue]>),
     Deferred(Arc<dyn LazyPayload>),
 }
 
@@ -75,13 +75,13 @@ impl Payload {
 
     /// A text, and the values that it names and that no payload before it has named.
     #[must_use]
-    pub fn naming(text: impl Into<Arc<str>>, values: Vec<KeptValue>) -> Self {
+    pub fn naming(text: impl Into<Arc<str>>, values: Vec<StoredValue>) -> Self {
         Self(if values.is_empty() { Source::Text(text.into()) } else { Source::Naming(text.into(), values.into()) })
     }
 
     /// The values that the text names and that have to be kept with it.
     #[must_use]
-    pub fn values(&self) -> &[KeptValue] {
+    pub fn values(&self) -> &[StoredValue] {
         match &self.0 {
             Source::Naming(_, values) => values,
             Source::Text(_) | Source::Deferred(_) => &[],

@@ -1,20 +1,20 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
-mod arrivals;
 mod backup;
 mod packs;
 mod rows;
 mod schema;
+mod staging;
 mod values;
 
 pub use backup::{BackupError, backup, restore};
 
 use crate::{
     checkpoint::Checkpoints,
+    journal::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
     owner::Owner,
     query::{RunQuery, tally},
-    record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
-    store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
+    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState, StoredValue},
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
@@ -136,7 +136,7 @@ impl Journal for SqliteJournal {
         true
     }
 
-    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<StoredValue>, JournalError> {
         if digests.is_empty() {
             return Ok(Vec::new());
         }
@@ -238,10 +238,10 @@ impl Journal for SqliteJournal {
             fit(&run, first.seq.saturating_sub(1), &records)?;
         }
         let before = records.first().map(|first| first.seq.saturating_sub(1));
-        // Many are packed by the thread that writes, while the run goes on.
-        let company = self.writer.company();
+        // Many are packed by the thread that writes, while the run continues.
+        let expected_batch = self.writer.expected_batch();
         let (few, many) = match records.len() < packs::FEWEST {
-            true => (Some(Rows::new(row, records, company)), Vec::new()),
+            true => (Some(Rows::new(row, records, expected_batch)), Vec::new()),
             false => (None, records),
         };
         let name = run.clone();
@@ -250,7 +250,7 @@ impl Journal for SqliteJournal {
         let done = self
             .writer
             .write_so(!is_plain, move |connection| {
-                let rows = few.unwrap_or_else(|| Rows::new(row, many, company));
+                let rows = few.unwrap_or_else(|| Rows::new(row, many, expected_batch));
                 if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }
@@ -329,7 +329,7 @@ impl Journal for SqliteJournal {
                 )
                 .map_err(storage)?;
             let before = before.map_or(i64::MAX, |before| before.id);
-            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.kept_status()];
+            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.stored_status()];
             let mut rows = rows.query(wanted).map_err(storage)?;
             let mut found = Vec::new();
             while found.len() < query.limit
