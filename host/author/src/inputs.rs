@@ -15,10 +15,10 @@ use std::{
 const NOT_SOURCE: [&str; 7] = ["target", "dist", "cases", "node_modules", ".venv", ".git", "__pycache__"];
 
 /// Files that are looked at; a folder with more is built every time.
-const MOST_FILES: usize = 5_000;
+const MAX_INPUT_FILES: usize = 5_000;
 
 /// The largest file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_INPUT_BYTES: u64 = 16 << 20;
 
 /// The digest of everything that the component depends on, in hexadecimal; `None` where there is too much of it.
 ///
@@ -47,7 +47,7 @@ pub(crate) fn digest(project: &Project, tool: &Path, options: &str) -> Result<Op
     }
     let Some(files) = sources(&project.folder)? else { return Ok(None) };
     for path in files {
-        let Ok(bytes) = read_bounded(&path, MOST_BYTES) else { return Ok(None) };
+        let Ok(bytes) = read_bounded(&path, MAX_INPUT_BYTES) else { return Ok(None) };
         add(path.strip_prefix(&project.folder).unwrap_or(&path).as_os_str().as_encoded_bytes());
         add(&bytes);
     }
@@ -66,7 +66,7 @@ pub fn sources(folder: &Path) -> Result<Option<Vec<PathBuf>>, AuthorError> {
                     pending.push(entry.path());
                 }
             } else if kind.is_file() {
-                if files.len() >= MOST_FILES || entry.metadata().is_ok_and(|about| about.len() > MOST_BYTES) {
+                if files.len() >= MAX_INPUT_FILES || entry.metadata().is_ok_and(|about| about.len() > MAX_INPUT_BYTES) {
                     return Ok(None);
                 }
                 // What commands write beside the sources.

@@ -20,7 +20,7 @@ pub(crate) const CONTRACT: [(&str, &str); 7] = [
 ];
 
 /// The placeholder for the part that is not the same in every new plugin.
-const NAME: &str = "{{name}}";
+const NAME_TOKEN: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 
 /// Makes a plugin in a new folder, and gives the files that were written, relative to it.
@@ -71,7 +71,7 @@ fn write_all(
             let relative = to.join(real_name(file.path().strip_prefix(root).unwrap_or(file.path())));
             let contents = match (name, file.contents_utf8()) {
                 (Some(name), Some(text)) => {
-                    text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
+                    text.replace(NAME_TOKEN, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
                 }
                 _ => file.contents().to_vec(),
             };

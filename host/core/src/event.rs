@@ -501,7 +501,7 @@ pub enum Request {
     },
 }
 
-// Events are moved and kept as a whole: up to so many bytes, a copy takes a few instructions.
+// Events are moved and kept as a whole: up to this many bytes, a copy takes a few instructions.
 const _: () = assert!(size_of::<Recorded>() <= 128);
 
 /// The reply that an effect ended with.

@@ -20,7 +20,7 @@ const REMEMBERED: (u64, usize) = (64 << 20, 256);
 pub(crate) const VALUE: &str = "$value";
 
 /// The text before a digest in an event's text.
-const NAMED: &str = "{\"$value\":\"";
+const NAME_PREFIX: &str = "{\"$value\":\"";
 
 /// A value that events name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl KnownValues {
     /// The digests that a text names and that are not known yet.
     #[must_use]
     pub fn unknown_in(&self, text: &str) -> Vec<Digest> {
-        let after = text.match_indices(NAMED).filter_map(|(at, named)| text.get(at + named.len()..));
+        let after = text.match_indices(NAME_PREFIX).filter_map(|(at, named)| text.get(at + named.len()..));
         let digests =
             after.filter_map(|rest| rest.split_once('"')).filter(|(name, _)| !self.values.contains_key(*name));
         digests.filter_map(|(name, _)| name.parse().ok()).collect()

@@ -41,6 +41,7 @@ mod stopped;
 
 pub mod message;
 
+pub mod located;
 pub mod trace;
 
 pub use decide::{Next, decide};

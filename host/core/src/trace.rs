@@ -4,10 +4,10 @@
 use crate::{
     conversation::{Message, Role, Usage},
     event::{
-        Answer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, InstanceId, Recorded, Request, Settled,
-        Timestamp,
+        Answer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, Recorded, Request, Settled, Timestamp,
     },
     failure::Failure,
+    located::{Located, located},
     outcome::{Question, RunOutcome, Used},
     program::Program,
     receipt::Receipt,
@@ -287,9 +287,9 @@ impl Trace {
     /// When they do not follow from each other.
     pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, ApplyError> {
         let mut reader = Reader::default();
-        for part in events.iter().flat_map(Recorded::parts) {
-            reader.state.apply_part(&part)?;
-            reader.read(&part);
+        for located in located(events) {
+            reader.state.apply_part(&located.recorded)?;
+            reader.read(&located);
         }
         let (state, first) = (&reader.state, events.first());
         let input = match first.map(|first| &first.event) {
@@ -330,13 +330,12 @@ struct Reader {
     messages: Vec<SentMessage>,
     at: HashMap<FrameId, usize>,
     lines: HashMap<FrameId, Place>,
-    effects: HashMap<EffectId, (FrameId, Request)>,
     programs: HashMap<Arc<str>, Arc<Program>>,
-    instances: HashMap<InstanceId, FrameId>,
 }
 
 impl Reader {
-    fn read(&mut self, recorded: &Recorded) {
+    fn read(&mut self, located: &Located<'_>) {
+        let recorded = located.recorded.as_ref();
         let (seq, at) = (recorded.seq, recorded.at);
         match &recorded.event {
             Event::RunStarted(started) => {
@@ -377,17 +376,16 @@ impl Reader {
                 let workflow = self.step(*parent, at).map(|step| step.workflow.clone()).unwrap_or_default();
                 self.lines.insert(*frame, Place { workflow, inside: Some(*parent) });
             }
-            Event::InstanceStarted { instance, frame, parent, workflow, input, original } => {
+            Event::InstanceStarted { frame, parent, workflow, input, original, .. } => {
                 self.lines.insert(*frame, Place { workflow: workflow.clone(), inside: Some(*parent) });
-                self.instances.insert(*instance, *parent);
                 if let Some(step) = self.step(*parent, at) {
                     step.target = Some(workflow.clone());
                     step.arguments = Some(input.clone());
                     step.context = (!original.is_nullish() && original != input).then(|| original.clone());
                 }
             }
-            Event::InstanceFinished { instance, end } => {
-                if let Some(step) = self.instances.get(instance).copied().and_then(|frame| self.step(frame, at)) {
+            Event::InstanceFinished { end, .. } => {
+                if let Some(step) = located.frame.and_then(|frame| self.step(frame, at)) {
                     step.result = Some(end.result.clone());
                 }
             }
@@ -401,28 +399,32 @@ impl Reader {
                     step.arguments = Some(Value::object([("over", items.clone())]));
                 }
             }
-            Event::Requested { effect, frame, request } => {
-                self.effects.insert(*effect, (*frame, request.clone()));
+            Event::Requested { frame, request, .. } => {
                 if let Some(step) = self.step(*frame, at) {
                     match request {
                         Request::Invoke { arguments } => step.arguments = Some(arguments.clone()),
                         Request::Judge { arguments } => step.judging().arguments = Some(arguments.clone()),
-                        _ => {}
+                        Request::Open { .. }
+                        | Request::Round { .. }
+                        | Request::Tool { .. }
+                        | Request::Sleep { .. }
+                        | Request::Timeout { .. }
+                        | Request::Find { .. } => {}
                     }
                 }
             }
-            Event::Replied { effect, reply } => {
-                if let Some((frame, request)) = self.effects.remove(effect)
+            Event::Replied { reply, .. } => {
+                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.replied(&request, reply);
+                    step.replied(request, reply);
                 }
             }
-            Event::Abandoned { effect, receipt, .. } => {
-                if let Some((frame, request)) = self.effects.remove(effect)
+            Event::Abandoned { receipt, .. } => {
+                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.receipts_of(&request).extend(receipt.as_ref().map(Receipt::without_record));
+                    step.receipts_of(request).extend(receipt.as_ref().map(Receipt::without_record));
                 }
             }
             Event::Retrying { frame, failure, .. } => {
@@ -515,11 +517,10 @@ impl Reader {
                 }
             }
             Event::Answered { effect, answer, by } => {
-                if let (Answer::Skip, Some((frame, Request::Invoke { .. }))) = (answer, self.effects.get(effect)) {
-                    let frame = *frame;
-                    if let Some(step) = self.step(frame, at) {
-                        step.result = Some(Value::Null);
-                    }
+                if let (Answer::Skip, Some((_, Request::Invoke { .. }))) = (answer, &located.request)
+                    && let Some(step) = located.frame.and_then(|frame| self.step(frame, at))
+                {
+                    step.result = Some(Value::Null);
                 }
                 let what = What::Answer { effect: *effect, answer: *answer };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });

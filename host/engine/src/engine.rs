@@ -22,7 +22,7 @@ use opcell_core::{
 };
 use opcell_ir::ir::{DelegateTarget, Form, RunLimits, Session};
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, Ownership, RunId};
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -53,8 +53,8 @@ pub struct EngineBuilder {
 /// The options of a run's start.
 #[derive(Clone, Default)]
 pub struct RunOptions {
-    /// The run's name; a time-ordered UUID unless given.
-    pub run: Option<RunId>,
+    /// The run's ID; a time-ordered UUID unless given.
+    pub run: Option<NewRunId>,
     /// `workflow-original`; unless given, the input's `original`, or the whole input.
     pub original: Option<Value>,
     /// The host's limits; the workflow's own hold as well, and the tighter one wins.
@@ -105,7 +105,7 @@ pub struct ResumeOptions {
 }
 
 /// The number of events that are read before they are folded.
-const FOLDED: usize = 1_000;
+const EVENTS_PER_READ: usize = 1_000;
 
 /// The default for the maximum nesting of delegated workflows.
 const MAX_DEPTH: u32 = 16;
@@ -159,6 +159,7 @@ impl EngineBuilder {
     /// The engine.
     #[must_use]
     pub fn build(mut self) -> Engine {
+        opcell_workers::install();
         if let Some(timer) = self.timer {
             self.ports.timer = timer;
         } else if self.journal.now().is_some() {
@@ -233,7 +234,7 @@ impl Engine {
     }
 
     fn accepts_runs(&self) -> Result<(), RunError> {
-        if self.shutdown.has_begun() { Err(RunError::ShuttingDown) } else { Ok(()) }
+        if self.shutdown.has_started() { Err(RunError::ShuttingDown) } else { Ok(()) }
     }
 
     /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime. Whoever drops the future
@@ -247,7 +248,7 @@ impl Engine {
         for (what, value) in [("the input", Some(&input)), ("the original request", options.original.as_ref())] {
             value.map_or(Ok(()), |value| accepts(&values, what, value))?;
         }
-        let run: RunId = options.run.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
+        let run: RunId = options.run.map_or_else(|| uuid::Uuid::now_v7().to_string().into(), Into::into);
         let first = self.first_events(
             &run,
             program.clone(),
@@ -412,7 +413,7 @@ impl Engine {
             },
             None => State::default(),
         };
-        for records in opened.records.chunks(FOLDED) {
+        for records in opened.records.chunks(EVENTS_PER_READ) {
             for recorded in reader.events(records).await? {
                 fold(run, &mut state, &recorded)?;
             }

@@ -97,7 +97,7 @@ impl RunHandle {
 
     /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
     #[must_use]
-    pub fn begun(&self) -> &RunOutcome {
+    pub fn initial(&self) -> &RunOutcome {
         &self.begun
     }
 

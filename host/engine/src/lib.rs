@@ -33,7 +33,7 @@ pub mod worker;
 pub use opcell_core::{
     Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide,
     decide::ValueLimits,
-    effect, event,
+    effect, event, located,
     message::Message,
     offer, outcome,
     outcome::RunOutcome,

@@ -12,11 +12,12 @@ use opcell_core::{
     large::LargeValues,
 };
 use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState};
+use opcell_types::NewRunId;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Events that are read at once where each is done with when the next one comes: what a long run says need not be in
 /// memory as a whole.
-const PAGE: u64 = 1_000;
+const EVENTS_PER_PAGE: u64 = 1_000;
 
 /// An event at which today's code would have decided otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,7 +103,7 @@ impl Engine {
         let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
         let mut state = State::default();
         loop {
-            let page = self.events_after(run, state.seq(), PAGE.min(up_to - state.seq())).await?;
+            let page = self.events_after(run, state.seq(), EVENTS_PER_PAGE.min(up_to - state.seq())).await?;
             if page.is_empty() {
                 break;
             }
@@ -128,7 +129,7 @@ impl Engine {
         let mut state = State::default();
         let mut expected: VecDeque<Event> = VecDeque::new();
         loop {
-            let page = self.events_after(run, state.seq(), PAGE).await?;
+            let page = self.events_after(run, state.seq(), EVENTS_PER_PAGE).await?;
             if page.is_empty() {
                 return Ok(None);
             }
@@ -170,8 +171,8 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::history_up_to`], when the run has ended by then, or when the name is taken.
-    pub async fn fork(&self, run: &RunId, seq: u64, name: Option<RunId>) -> Result<RunId, RunError> {
-        let fork: RunId = name.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
+    pub async fn fork(&self, run: &RunId, seq: u64, name: Option<NewRunId>) -> Result<RunId, RunError> {
+        let fork: RunId = name.map_or_else(|| uuid::Uuid::now_v7().to_string().into(), Into::into);
         let mut events = self.history_up_to(run, Some(seq)).await?;
         let mut state = State::default();
         for recorded in &mut events {

@@ -8,14 +8,14 @@ use opcell_core::{
     large::{KnownValues, LargeValue, LargeValues},
     state::SNAPSHOT_VERSION,
 };
-use opcell_journal::{Journal, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunId, Snapshot};
+use opcell_journal::{Journal, LazyPayload, LazyRecords, Payload, Record, RunId, Snapshot, StoredValue};
 use std::{
     collections::BTreeSet,
     sync::{Arc, OnceLock},
 };
 
 /// The number of records that are read at once.
-const PAGE: u64 = 10_000;
+const RECORDS_PER_PAGE: u64 = 10_000;
 
 /// Events in order that become records when they are first read, which in memory most never are.
 #[derive(Debug)]
@@ -100,8 +100,8 @@ pub(crate) fn to_record(recorded: &Recorded, values: Option<&mut LargeValues>) -
     with_payload(recorded, payload)
 }
 
-fn kept(value: LargeValue) -> KeptValue {
-    KeptValue { digest: value.digest.as_str().into(), text: value.text }
+fn kept(value: LargeValue) -> StoredValue {
+    StoredValue { digest: value.digest.as_str().into(), text: value.text }
 }
 
 fn with_payload(recorded: &Recorded, payload: Payload) -> Record {
@@ -213,7 +213,7 @@ pub(crate) async fn read_history(
     let mut reader = Reader::new(journal.as_ref(), run);
     loop {
         let after = events.last().map_or(0, |last| last.seq);
-        let limit = PAGE.min(up_to - after);
+        let limit = RECORDS_PER_PAGE.min(up_to - after);
         let records = if limit == 0 { Vec::new() } else { journal.read(run, after, limit).await? };
         if records.is_empty() {
             return Ok(events);

@@ -47,14 +47,14 @@ const SNAPSHOT: usize = 256 << 10;
 /// Calls that end at once between two looks at the world.
 const AT_ONCE: usize = 64;
 
-/// For so long a run whose calls all end at once goes on before it gives way to others.
-const TURN: Duration = Duration::from_micros(250);
+/// The time for which a run whose calls all end at once continues before it yields to others.
+const YIELD_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
 const SMALL_BATCH: usize = 64;
 
 /// The time for which events may wait to become durable while nothing but pure calls depends on them.
-const LAG: Duration = Duration::from_millis(20);
+const MAX_APPEND_DELAY: Duration = Duration::from_millis(20);
 
 /// The interval at which a suspended run polls its inbox.
 const INBOX_POLL: Duration = Duration::from_millis(200);
@@ -210,7 +210,7 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.moment = None;
             }
-            if looks && self.shutdown.has_begun() && (decides || !resumed) {
+            if looks && self.shutdown.has_started() && (decides || !resumed) {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
             // Reading the clock takes a good part of what a short step takes.
@@ -280,7 +280,7 @@ impl Driver {
     /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then
     /// has all that this one had at hand to fetch: it takes as long as dozens of steps.
     async fn give_way(&mut self, now: Instant) {
-        if now.duration_since(self.gave_way) >= TURN {
+        if now.duration_since(self.gave_way) >= YIELD_INTERVAL {
             self.gave_way = now;
             self.moment = None;
             tokio::task::yield_now().await;
@@ -463,8 +463,8 @@ impl Driver {
             done = appended(&mut self.behind) => self.appended(done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
-            () = self.shutdown.begun() => {}
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => {}
+            () = self.shutdown.started() => {}
+            () = tokio::time::sleep(if batch.since.is_some() { MAX_APPEND_DELAY } else { INBOX_POLL }) => {}
         }
         Ok(true)
     }
@@ -482,8 +482,8 @@ impl Driver {
             biased;
             done = in_flight.ended() => self.take(batch, done),
             () = self.ownership.lost() => Err(self.lease_lost()),
-            () = self.shutdown.begun() => Ok(()),
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => Ok(()),
+            () = self.shutdown.started() => Ok(()),
+            () = tokio::time::sleep(if batch.since.is_some() { MAX_APPEND_DELAY } else { INBOX_POLL }) => Ok(()),
         }
     }
 

@@ -22,7 +22,7 @@ const FLUSHERS: usize = 2;
 
 /// The time for which a broken connection is replaced before an append fails, and the pauses between attempts: first,
 /// and at most.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 struct Job {
@@ -259,7 +259,7 @@ impl Flusher {
     }
 
     async fn flush(&self, group: Vec<Job>) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         let mut again = false;
         let results = loop {

@@ -33,7 +33,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The time for which reading tries again after a broken connection, and the pauses between attempts: first, and at
 /// most.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A journal on PostgreSQL. Clones share it. Any number of processes on any number of machines can have it open; each
@@ -98,7 +98,7 @@ impl PostgresJournal {
 
     /// As [`query`](Self::query), for a statement that may run twice: a connection that breaks is replaced for a while.
     async fn query_again(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, JournalError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         loop {
             match self.query(sql, values).await {
@@ -316,7 +316,7 @@ impl Journal for PostgresJournal {
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
-        // A server that does not answer keeps no one waiting: the task goes on.
+        // A server that does not answer keeps no one waiting: the task continues.
         let _ = tokio::time::timeout(PAUSE.1, self.release_later(run, fence)).await;
         Ok(())
     }
@@ -397,7 +397,7 @@ impl Journal for PostgresJournal {
                 (&before.as_deref(), Type::TEXT),
                 (&query.prefix.as_deref(), Type::TEXT),
                 (&query.workflow.as_deref(), Type::TEXT),
-                (&query.kept_status(), Type::TEXT),
+                (&query.stored_status(), Type::TEXT),
                 (&i64::try_from(most).unwrap_or(i64::MAX), Type::INT8),
             ];
             let rows = self.query_again(sql, &values).await?;

@@ -50,7 +50,7 @@ pub(crate) trait Widen: Send + Sync {
 }
 
 /// Widened plugins that are kept; more are loaded again for each call.
-const MOST_WIDENED: usize = 64;
+const MAX_WIDENED: usize = 64;
 
 /// Plugins with more than their project grants them, by name and what was granted.
 type Widened = HashMap<(Arc<str>, Vec<Remedy>), Loaded>;
@@ -182,7 +182,7 @@ impl Catalog {
             return Err(cannot("its file holds another version than the one that the run began with".to_owned()));
         }
         let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
-        if widened.len() < MOST_WIDENED {
+        if widened.len() < MAX_WIDENED {
             widened.insert(key, loaded.clone());
         }
         Ok(loaded)

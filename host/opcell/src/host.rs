@@ -13,11 +13,11 @@ pub use metered::JournalSink;
 
 use crate::{
     catalog::Catalog,
-    given,
     library::Library,
     pins,
     report::Rejected,
-    run::{Run, Workflow, check_id},
+    required_inputs,
+    run::{Run, Workflow},
     tools::{ServerEntry, ToolEntry},
 };
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
@@ -105,18 +105,15 @@ impl Host {
         if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
         }
-        let wrong = given::unchosen(workflow)
-            .or_else(|| given::missing(workflow, &input))
-            .or_else(|| given::unfit(workflow, &input));
+        let wrong = required_inputs::unchosen(workflow)
+            .or_else(|| required_inputs::missing(workflow, &input))
+            .or_else(|| required_inputs::unfit(workflow, &input));
         if let Some(wrong) = wrong {
             return Err(StartError::Rejected(workflow.reject(vec![wrong])));
         }
         let program = workflow
             .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        if let Some(run) = &options.run {
-            check_id(run).map_err(|message| Rejected::plain(Diagnostic::error("invalid-run-id", message)))?;
-        }
         let options = RunOptions { pins: pins::of(&self.catalog, &self.library, workflow.ir()), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?))
     }
@@ -246,7 +243,7 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Descriptors that a runtime and the smallest command open. The runtime panics where the system gives it none.
-const FEWEST_FILES: usize = 24;
+const MIN_OPEN_FILES: usize = 24;
 
 fn enough_files() -> std::io::Result<()> {
     let open = |_| {
@@ -256,10 +253,10 @@ fn enough_files() -> std::io::Result<()> {
             rustix::fs::Mode::empty(),
         )
     };
-    match (0..FEWEST_FILES).map(open).collect::<Result<Vec<_>, _>>() {
+    match (0..MIN_OPEN_FILES).map(open).collect::<Result<Vec<_>, _>>() {
         Err(error @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => {
             let message =
-                format!("{error}: at least {FEWEST_FILES} more are needed; raise the limit with `ulimit -n 1024`");
+                format!("{error}: at least {MIN_OPEN_FILES} more are needed; raise the limit with `ulimit -n 1024`");
             Err(std::io::Error::other(message))
         }
         _ => Ok(()),

@@ -33,11 +33,11 @@ use tokio::sync::watch;
 
 /// Earlier hosts that are kept for the runs that began with them, those that were needed last. Each holds the machine
 /// code of the plugins that have been exchanged since.
-const MOST_FORMER: usize = 8;
+const MAX_FORMER_VERSIONS: usize = 8;
 
 /// The interval at which the files are looked at. What is different in one look and the same in the next counts as
 /// whole.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A host whose plugins are exchanged while it runs. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -107,7 +107,7 @@ pub struct Comparison {
 }
 
 /// The largest component that is looked at.
-const MOST_BYTES: u64 = opcell_registry::MAX_COMPONENT;
+const MAX_COMPONENT_BYTES: u64 = opcell_registry::MAX_COMPONENT;
 
 impl From<Host> for LiveHost {
     fn from(host: Host) -> Self {
@@ -181,7 +181,7 @@ impl LiveHost {
         let wanted = wanted.ok_or_else(|| unknown(format!("the project has no plugin `{name}`")))?.clone();
         let path = wanted.path.clone();
         let looked = tokio::task::spawn_blocking(move || {
-            let bytes = read_bounded(&wanted.path, MOST_BYTES)?;
+            let bytes = read_bounded(&wanted.path, MAX_COMPONENT_BYTES)?;
             let surface = match &wanted.exports {
                 Exports::Contract => inspect::inspect(&bytes),
                 _ => inspect::inspect_typed(&bytes),
@@ -236,7 +236,7 @@ impl LiveHost {
                 self.refused().remove(name);
                 let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
                 hosts.push_front(new);
-                hosts.truncate(1 + MOST_FORMER);
+                hosts.truncate(1 + MAX_FORMER_VERSIONS);
                 self.0.exchanges.send_modify(|exchanges| *exchanges += 1);
                 Some(Exchange::Loaded { plugin: name.to_owned(), digest, before })
             }
@@ -257,7 +257,7 @@ impl LiveHost {
         let read = Arc::new(read);
         let (mut last, mut settled, mut unreadable) = (None, None, None);
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let files = self.now().followed_files();
             // A look that is lost is made up for by the next one.
             let Ok(now) = tokio::task::spawn_blocking(move || Stamps::of(files)).await else { continue };

@@ -24,7 +24,7 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
-use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::Ledger};
+use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore};
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// The parts of the host that a project's sessions share.
@@ -48,7 +48,7 @@ pub(crate) fn own_tools(
     skills: &Arc<SkillLibrary>,
     http: &Arc<HttpClient>,
     control: &Arc<ControlFiles>,
-    written: &dyn Ledger,
+    written: &dyn QuotaStore,
 ) -> Result<Vec<SessionTool>, Rejected> {
     let roots = FileRoots::open(&settings.files, control, written).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());

@@ -22,8 +22,8 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokens::{Scope, TokenStore};
 
-/// How often it is looked whether a token still holds to which nothing is sent.
-const LOOK: Duration = Duration::from_secs(5);
+/// The interval at which the token of an idle stream is checked again.
+const IDLE_RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The callers that a server accepts.
 #[derive(Debug, Clone, Default)]
@@ -220,7 +220,7 @@ impl Standing {
             loop {
                 let piece = tokio::select! {
                     piece = pieces.next() => Some(piece?),
-                    () = tokio::time::sleep(LOOK) => None,
+                    () = tokio::time::sleep(IDLE_RECHECK_INTERVAL) => None,
                 };
                 if !standing.holds() {
                     return None;

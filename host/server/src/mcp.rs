@@ -36,14 +36,14 @@ use tools::{Target, ToolList};
 /// The time for which a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
 
-/// How often it is looked whether a client that is told of changes has gone.
-const CLOSED: Duration = Duration::from_secs(10);
+/// The interval at which it is checked that a client which is told of changes is still connected.
+const CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The key of the receipt in a result.
 const RECEIPT: &str = "opcell/receipt";
 
 /// Tools per page of a list.
-const PAGE: usize = 200;
+const TOOLS_PER_PAGE: usize = 200;
 
 /// A server of one tenant's tools.
 #[derive(Clone)]
@@ -253,7 +253,7 @@ impl ServerHandler for McpServer {
         let mut changes = self.changes.listen(self).await;
         tokio::spawn(async move {
             while !context.peer.is_transport_closed() {
-                match tokio::time::timeout(CLOSED, changes.changed()).await {
+                match tokio::time::timeout(CLOSED_CHECK_INTERVAL, changes.changed()).await {
                     Ok(Ok(())) if context.peer.notify_tool_list_changed().await.is_ok() => {}
                     Ok(_) => break,
                     Err(_) => {}
@@ -287,7 +287,7 @@ impl ServerHandler for McpServer {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools().await;
         let start = start_of(request, tools.len())?;
-        let page = tools.page(start, PAGE);
+        let page = tools.page(start, TOOLS_PER_PAGE);
         let end = start + page.len();
         let mut result = ListToolsResult::with_all_items(page);
         result.next_cursor = (end < tools.len()).then(|| end.to_string());
@@ -301,7 +301,7 @@ impl ServerHandler for McpServer {
     ) -> Result<ListResourcesResult, ErrorData> {
         let all = skills::list(&self.tenant.host.now());
         let (start, most) = (start_of(request, all.len())?, all.len());
-        let page: Vec<_> = all.into_iter().skip(start).take(PAGE).collect();
+        let page: Vec<_> = all.into_iter().skip(start).take(TOOLS_PER_PAGE).collect();
         let end = start + page.len();
         let mut result = ListResourcesResult::with_all_items(page);
         result.next_cursor = (end < most).then(|| end.to_string());

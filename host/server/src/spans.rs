@@ -47,7 +47,7 @@ impl SpanKind {
 }
 
 /// Spans of one run that the server keeps: some 300 bytes each.
-const MOST: usize = 400_000;
+const MAX_SPANS: usize = 400_000;
 
 /// One span.
 #[derive(Debug, Clone)]
@@ -168,7 +168,7 @@ impl Spans {
     }
 
     fn begin(&mut self, recorded: &Recorded, parent: Option<usize>, kind: SpanKind, name: impl Into<String>) -> usize {
-        if !self.keeps_receipts && self.all.len() >= MOST {
+        if !self.keeps_receipts && self.all.len() >= MAX_SPANS {
             self.is_cut = true;
             return usize::MAX;
         }
@@ -296,7 +296,31 @@ impl Spans {
                 self.fact(Some(0), "opcell.status", end.status.as_str());
                 self.end(Some(0), at, failure);
             }
-            _ => {}
+            Event::DefinitionPinned { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::Chosen { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked => {}
         }
     }
 

@@ -21,8 +21,8 @@ use std::{
 };
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-/// How long a look at the folders of workflows counts.
-const FRESH: Duration = Duration::from_millis(500);
+/// The time for which a look at the folders of workflows counts.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Requests of webhooks in a second, signed or not.
 const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
@@ -171,7 +171,7 @@ impl Tenant {
     pub(crate) async fn refresh(self: &Arc<Self>) {
         {
             let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            if looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+            if looked.is_some_and(|looked| looked.elapsed() < REFRESH_INTERVAL) {
                 return;
             }
             *looked = Some(Instant::now());

@@ -34,7 +34,7 @@ const TRACES: usize = 4;
 const WAITING: usize = 1_024;
 
 /// Events that are read at once.
-const PAGE: u64 = 256;
+const EVENTS_PER_READ: u64 = 256;
 
 /// Events that a page waits for, of those of a run that no one has looked at: some 50 ms. The rest is read while the
 /// page is looked at.
@@ -196,8 +196,8 @@ impl View {
         }
         let until = self.state.seq().saturating_add(most);
         while self.state.seq() < until {
-            let page = engine.events_after(&self.run, self.state.seq(), PAGE).await?;
-            let is_end = (page.len() as u64) < PAGE;
+            let page = engine.events_after(&self.run, self.state.seq(), EVENTS_PER_READ).await?;
+            let is_end = (page.len() as u64) < EVENTS_PER_READ;
             for recorded in page {
                 self.observe(recorded)?;
             }
@@ -217,7 +217,7 @@ fn is_said(event: &Event) -> bool {
     }
 }
 
-struct Kept {
+struct CachedView {
     view: Arc<AsyncMutex<View>>,
     events: u64,
     used: Instant,
@@ -232,7 +232,7 @@ pub(crate) struct Views {
     room: Semaphore,
     waiting: Semaphore,
     traces: Arc<Semaphore>,
-    kept: Mutex<HashMap<RunId, Kept>>,
+    kept: Mutex<HashMap<RunId, CachedView>>,
 }
 
 impl Views {
@@ -332,8 +332,12 @@ impl Views {
         kept.retain(|_, kept| kept.used.elapsed() < IDLE);
         let fresh = || Arc::new(AsyncMutex::new(View::new(run, draw)));
         let now = Instant::now();
-        let found =
-            kept.entry(run.clone()).or_insert_with(|| Kept { view: fresh(), events: 0, used: now, is_read: false });
+        let found = kept.entry(run.clone()).or_insert_with(|| CachedView {
+            view: fresh(),
+            events: 0,
+            used: now,
+            is_read: false,
+        });
         found.used = now;
         found.view.clone()
     }
@@ -365,7 +369,7 @@ impl Views {
         let mut kept = self.lock();
         match kept.get_mut(run) {
             Some(known) if Arc::ptr_eq(&known.view, &view) => known.events = events,
-            _ => drop(kept.insert(run.clone(), Kept { view, events, used: Instant::now(), is_read: false })),
+            _ => drop(kept.insert(run.clone(), CachedView { view, events, used: Instant::now(), is_read: false })),
         }
         // The run that is looked at stays, however long it is: it would be read again for each of its pages.
         while kept.len() > 1
@@ -398,7 +402,7 @@ impl Views {
         Ok(found)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Kept>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, CachedView>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

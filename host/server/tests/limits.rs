@@ -164,7 +164,7 @@ async fn verbose(journal: &Counting, elements: usize, bytes: usize) -> Host {
     let host = Host::builder().journal(journal.clone()).build().await.unwrap();
     let said = json!({"ok": true, "text": "x".repeat(bytes)});
     let items = json!({"items": vec![json!({}); elements], "said": [said]});
-    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
     let input = Value::from_json(&items.to_string()).unwrap();
     let ended = host.start_with(&each("$inputs.said"), input, options).await.unwrap().outcome().await.unwrap();
     assert_eq!(ended.status.as_str(), "completed");
@@ -244,7 +244,7 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
         false
     };
     assert!(refused(true).await, "as much waits as a client asks for");
-    // What is short goes on.
+    // What is short continues.
     assert!(get(&address, "/v1/default/runs").await.starts_with("http/1.1 200"));
     drop(client);
     assert!(refused(false).await, "what waited for a client that has gone is not given back");

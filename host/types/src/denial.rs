@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 /// Longest name of a guest or a document that a denial repeats, in bytes.
-const NAME: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// The access to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -263,7 +263,7 @@ impl Denial {
     /// The refusal of `capability` by `rule`. What others chose in it is made printable and cut.
     #[must_use]
     pub fn new(capability: impl AsRef<str>, rule: impl Into<String>, remedy: Remedy) -> Self {
-        Self { capability: one_line(capability.as_ref(), NAME), rule: rule.into(), remedy }
+        Self { capability: one_line(capability.as_ref(), MAX_NAME_CHARS), rule: rule.into(), remedy }
     }
 
     /// The refusal of something by its kind and name, such as `skill` and the skill's.

@@ -22,7 +22,7 @@ use std::{
 };
 
 /// Files of a root that are compared after a case; more are not looked at.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// The outcome of a case.
 #[derive(Debug)]
@@ -301,7 +301,7 @@ fn changed(tree: &Tree, folder: &Path) -> anyhow::Result<BTreeMap<String, Option
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
-            anyhow::ensure!(found.len() < MOST_FILES, "the plugin left more than {MOST_FILES} files");
+            anyhow::ensure!(found.len() < MAX_FILES, "the plugin left more than {MAX_FILES} files");
             let about = path.symlink_metadata()?;
             if about.is_dir() {
                 pending.push(path);

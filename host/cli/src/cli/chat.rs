@@ -21,7 +21,8 @@ use opcell::{
 use opcell_engine::{
     Event, MESSAGE_SIGNAL, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
     conversation::Message,
-    event::{Destination, EffectReply, FrameId},
+    event::{Destination, EffectReply},
+    located::{Located, Locator},
     outcome::Question,
     ports::RunText,
 };
@@ -33,7 +34,7 @@ use opcell_ir::{
 };
 use opcell_types::Value;
 use opcell_workflow::promptpack::Pack;
-use std::{collections::HashMap, io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -293,15 +294,14 @@ fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
 struct Transcript<'t> {
     terminal: &'t Terminal,
     names: Vec<Arc<str>>,
-    at: HashMap<FrameId, Arc<str>>,
-    frames: HashMap<opcell_engine::event::EffectId, FrameId>,
-    /// What a model has said, until it is known whether a rule rewrites it.
-    unsaid: Option<(FrameId, Message)>,
+    locator: Locator,
+    /// The model's answer, until it is known whether a rule rewrites it.
+    unsaid: Option<(Arc<str>, Message)>,
 }
 
 impl<'t> Transcript<'t> {
     fn new(workflow: &Workflow, terminal: &'t Terminal) -> Self {
-        Self { terminal, names: workflow.step_names(), at: HashMap::new(), frames: HashMap::new(), unsaid: None }
+        Self { terminal, names: workflow.step_names(), locator: Locator::default(), unsaid: None }
     }
 
     fn note(&self, text: &str) {
@@ -310,8 +310,7 @@ impl<'t> Transcript<'t> {
         }
     }
 
-    fn says(&self, frame: FrameId, message: &Message) -> io::Result<()> {
-        let state = self.at.get(&frame).map_or("", AsRef::as_ref);
+    fn says(&self, state: &str, message: &Message) -> io::Result<()> {
         match self.terminal.json || message.content.is_empty() {
             true => Ok(()),
             false => self.terminal.line(&printable(&format!("[{state}] {}", message.content))),
@@ -322,39 +321,78 @@ impl<'t> Transcript<'t> {
 impl RunObserver for Transcript<'_> {
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
         // Rules of a session rewrite an answer before anything else happens.
-        if let Some((frame, said)) = self.unsaid.take() {
+        if let Some((state, said)) = self.unsaid.take() {
             match &recorded.event {
-                Event::Guarded { text, .. } => self.says(frame, &Message::assistant(text.as_ref()))?,
-                _ => self.says(frame, &said)?,
+                Event::Guarded { text, .. } => self.says(&state, &Message::assistant(text.as_ref()))?,
+                _ => self.says(&state, &said)?,
             }
         }
-        match &recorded.event {
-            Event::StepEntered { frame, name, .. } => drop(self.at.insert(*frame, name.clone())),
-            Event::Requested { effect, frame, .. } => drop(self.frames.insert(*effect, *frame)),
-            _ if !is_new => {}
-            Event::Replied { effect, reply } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
-                if let Some(frame) = self.frames.get(effect) {
-                    self.unsaid = Some((*frame, reply.message.clone()));
-                }
+        let located = self.locator.locate(recorded);
+        if !is_new {
+            return Ok(());
+        }
+        for Located { recorded, step, .. } in located {
+            self.show(&recorded.event, step)?;
+        }
+        Ok(())
+    }
+}
+
+impl Transcript<'_> {
+    fn show(&mut self, event: &Event, state: Option<Arc<str>>) -> Result<(), Failure> {
+        match event {
+            Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
+                self.unsaid = state.map(|state| (state, reply.message.clone()));
             }
             Event::ArtifactSet { name, value, .. } => self.note(&format!("  {name} = {}", value.to_json())),
             Event::Routed {
-                frame,
-                outcome: Some(outcome),
-                to: Destination::Step(step),
-                redirected,
-                original_target,
-                ..
+                outcome: Some(outcome), to: Destination::Step(step), redirected, original_target, ..
             } => {
-                let (from, to) = (self.at.get(frame), self.names.get(*step as usize));
-                if let (Some(from), Some(to)) = (from, to) {
+                if let (Some(from), Some(to)) = (state, self.names.get(*step as usize)) {
                     let instead = original_target.as_ref().map(|to| format!(" instead of {to}")).unwrap_or_default();
                     let why = redirected.as_ref().map(|why| format!("{instead} ({why})")).unwrap_or_default();
                     let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
                     self.note(&format!("  {from} -{event}-> {to}{why}"));
                 }
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepEntered { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::ElementEntered { .. }
+            | Event::ElementFinished { .. }
+            | Event::GroupEntered { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceStarted { .. }
+            | Event::InstanceFinished { .. }
+            | Event::StepFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
         Ok(())
     }

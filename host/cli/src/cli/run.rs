@@ -13,7 +13,7 @@ use clap::Args;
 use opcell::{
     Host,
     config::{Config, JournalPlace, JournalSettings},
-    run::{Workflow, check_id},
+    run::{InvalidRunId, NewRunId, Workflow},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_ir::{Diagnostic, handoff};
@@ -73,7 +73,7 @@ pub struct JournalArgs {
     no_journal: bool,
     /// Run ID; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = run_id)]
-    name: Option<String>,
+    name: Option<NewRunId>,
 }
 
 /// A document that the command names decides what runs: no grant of its folder extends to writing it.
@@ -85,8 +85,8 @@ pub fn put_in_force(config: &mut Config, document: &str) {
 }
 
 /// An ID that a user gives a run.
-pub fn run_id(id: &str) -> Result<String, String> {
-    check_id(id).map(|()| id.to_owned())
+pub fn run_id(id: &str) -> Result<NewRunId, InvalidRunId> {
+    id.parse()
 }
 
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -217,8 +217,8 @@ impl JournalArgs {
     }
 
     /// The name that the run shall have.
-    pub fn name(&self) -> Option<Arc<str>> {
-        self.name.as_deref().map(Into::into)
+    pub fn name(&self) -> Option<NewRunId> {
+        self.name.clone()
     }
 }
 

@@ -12,8 +12,8 @@ use super::{Exit, Failure, Global, Terminal, run::journal_place};
 use clap::{Args, Subcommand};
 use opcell::{
     config::{Config, JournalPlace, JournalSettings},
+    journals,
     report::Rejected,
-    store,
 };
 use opcell_engine::Engine;
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
@@ -163,7 +163,7 @@ pub(super) struct Open {
 impl Open {
     pub(super) async fn journal(config: &Config) -> Result<Self, Failure> {
         let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
-        Ok(Self { engine: Engine::builder().journal(store::open(settings).await?).build() })
+        Ok(Self { engine: Engine::builder().journal(journals::open(settings).await?).build() })
     }
 
     /// The run that the argument names.

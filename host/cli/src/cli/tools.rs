@@ -1,6 +1,6 @@
 //! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
 
-mod pins;
+mod accepted;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::Subcommand;
@@ -61,8 +61,8 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
 pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         McpCommand::List => {}
-        McpCommand::Diff { server } => return pins::diff(global, server, terminal).await,
-        McpCommand::Update { server } => return pins::update(global, server.as_deref(), terminal).await,
+        McpCommand::Diff { server } => return accepted::diff(global, server, terminal).await,
+        McpCommand::Update { server } => return accepted::update(global, server.as_deref(), terminal).await,
     }
     let servers = global.host(terminal).await?.mcp_servers().await;
     let broken = servers.iter().any(|server| server.problem.is_some());

@@ -34,8 +34,8 @@ const RSS: u64 = 1 << 30;
 /// As much of what the commands print is looked at.
 const MAX_OUTPUT: usize = 16 << 20;
 
-/// How often a command's memory is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a command's memory is looked at.
+const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The content of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
@@ -227,7 +227,7 @@ fn watched(mut command: Command, until: Instant, rss_at_most: u64) -> Result<End
             end(&mut child);
             break (peak > rss_at_most).then(ExitStatus::default);
         }
-        thread::sleep(LOOK);
+        thread::sleep(MEMORY_POLL_INTERVAL);
     };
     // Whatever it left behind has its pipes.
     end(&mut child);

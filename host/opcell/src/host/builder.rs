@@ -14,15 +14,15 @@ use crate::{
     },
     consent::{Cover, SameAsConsented},
     http::{FetchLimits, HttpClient},
+    journals,
     library::Library,
     places::Places,
     report::Rejected,
     services::LogSink,
     sessions::{self, ChildRuns, SessionDeps},
-    store,
     stores::PluginStores,
-    tools::{LockPins, Tools},
-    written::KeptLedger,
+    tools::{LockedTools, Tools},
+    written::FileQuotaStore,
 };
 use opcell_engine::{Engine, tool::Tool};
 use opcell_ir::Diagnostic;
@@ -279,7 +279,7 @@ impl HostBuilder {
         let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
-            (None, Some(settings)) => Some(store::open_with_stores(settings, &ground.stores).await?),
+            (None, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores).await?),
             (None, None) => None,
         };
         let journal = match self.journal_sink.take() {
@@ -302,9 +302,9 @@ impl HostBuilder {
         let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
         let skills = Arc::new(SkillLibrary::discover(&folders));
         let http = Arc::new(HttpClient::new(self.fetch));
-        let written = KeptLedger::of_user(places.state.as_deref());
+        let written = FileQuotaStore::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
-        let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
+        let pins = config.lock.clone().map(|lock| LockedTools::new(lock, places.clone(), config.locked));
         let check = |(name, cover): (&String, &Cover)| {
             let server = config.servers.get(name)?.clone();
             Some((name.clone(), SameAsConsented { server, root: config.root.clone(), cover: cover.clone() }))

@@ -20,7 +20,7 @@ use opcell_session::{skills::SkillLibrary, tools::SessionTool};
 use opcell_types::{
     control::ControlFiles,
     denial::{HttpScope, Remedy},
-    quota::Ledger,
+    quota::QuotaStore,
 };
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) struct Ground {
     /// The files that no grant extends to.
     pub control: Arc<ControlFiles>,
     /// The store of the bytes that were written below granted directories.
-    pub written: Arc<dyn Ledger>,
+    pub written: Arc<dyn QuotaStore>,
 }
 
 /// The parts of a host from which another one can be made again.

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, KeptValue, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery,
+    Append, Cut, Fence, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership, Record,
+    Retention, RunEntry, RunId, RunQuery, StoredValue,
 };
 use std::{
     collections::BTreeMap,
@@ -46,7 +46,7 @@ impl Journal for Metered {
         self.journal.keeps_values()
     }
 
-    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<StoredValue>, JournalError> {
         self.journal.values(digests).await
     }
 

@@ -17,7 +17,7 @@ use opcell_ir::{
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{
     convert::Infallible,
     sync::{Arc, OnceLock, Weak},
@@ -135,11 +135,17 @@ impl ChildRuns {
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
                 let pins = pins::of(catalog, &library, program.ir());
                 let session = self.narrowing(wanted, call).await?;
-                let detach = wanted.is_agent() || !is_kept(&engine);
+                let detach = wanted.is_agent() || !is_durable(&engine);
                 // What the caller has left is what it may use.
                 let limits = by.left;
-                let options =
-                    RunOptions { run: Some(run.clone()), pins, detach, session, limits, ..RunOptions::default() };
+                let options = RunOptions {
+                    run: Some(NewRunId::derived(run.clone())),
+                    pins,
+                    detach,
+                    session,
+                    limits,
+                    ..RunOptions::default()
+                };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -153,7 +159,7 @@ impl ChildRuns {
         };
         // What it waits for is for a person to say, and not for a caller to skip.
         while outcome.status == Status::Suspended && !(wanted.is_agent() && waits_for_a_word(&outcome)) {
-            if !is_kept(&engine) {
+            if !is_durable(&engine) {
                 // No one can answer a run that is nowhere but here.
                 stop.0.cancel("no one can answer it");
                 let message = format!(
@@ -219,7 +225,7 @@ fn waits_for_a_word(outcome: &RunOutcome) -> bool {
 }
 
 /// Returns `true` if a run outlives this process.
-fn is_kept(engine: &Engine) -> bool {
+fn is_durable(engine: &Engine) -> bool {
     engine.journal().reads_payloads()
 }
 

@@ -316,7 +316,7 @@ async fn a_call_that_is_made_again_sees_what_it_saw_and_writes_nothing_twice(wor
     ask(&mut *first.call("p", "run", "run/0").await, set("n", "x")).await;
     assert_eq!(count(&first).await, (StoreAnswer::Stored(2), false));
     first.end().await;
-    // Someone else goes on before the call is made again, in another process.
+    // Someone else continues before the call is made again, in another process.
     let second = world.process().await;
     ask(&mut *second.call("p", "run", "run/2").await, set("n", "xxxxx")).await;
     assert_eq!(count(&second).await, (StoreAnswer::Stored(2), true));

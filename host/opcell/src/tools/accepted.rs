@@ -2,11 +2,11 @@
 
 use crate::{config::lock::Lock, places::Places};
 use opcell_engine::ports::Failure;
-use opcell_tools::mcp::{Pins, ToolDigests};
+use opcell_tools::mcp::{AcceptedTools, ToolDigests};
 use std::sync::{Mutex, PoisonError};
 
 /// The lock of a project, as it was read when the host was built, and what was first seen since.
-pub(crate) struct LockPins {
+pub(crate) struct LockedTools {
     lock: Lock,
     places: Places,
     /// `true` if a server that the lock does not hold is refused.
@@ -14,13 +14,13 @@ pub(crate) struct LockPins {
     seen: Mutex<std::collections::BTreeMap<String, ToolDigests>>,
 }
 
-impl LockPins {
+impl LockedTools {
     pub(crate) fn new(lock: Lock, places: Places, locked: bool) -> Self {
         Self { lock, places, locked, seen: Mutex::default() }
     }
 }
 
-impl Pins for LockPins {
+impl AcceptedTools for LockedTools {
     fn accepted(&self, server: &str) -> Option<ToolDigests> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(server).cloned();
         self.lock.server(server).map(|held| held.tools.clone()).or_else(seen)

@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use std::fmt;
 
 /// Names that must be there, at most, for one bit each to say which of them were.
-const MOST_REQUIRED: usize = 64;
+const MAX_REQUIRED: usize = 64;
 
 impl Plain {
     /// Returns `true` if JSON text is one value that fits for certain, as [`Plain::fits`] says of the value that it
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Part<'_> {
             Of::Plain(plain) => plain.required.as_slice(),
             Of::Anything | Of::Nothing => &[],
         };
-        if required.len() > MOST_REQUIRED {
+        if required.len() > MAX_REQUIRED {
             return unsure();
         }
         let mut there = 0_u64;

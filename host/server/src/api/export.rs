@@ -122,7 +122,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
         let (mut pieces, permits, is_first) = state?;
         match pieces.spans().await {
             Ok(Some(spans)) => {
-                let text = if is_first { begun() + &spans } else { format!(",{spans}") };
+                let text = if is_first { head() + &spans } else { format!(",{spans}") };
                 Some((Ok(Bytes::from(text)), Some((pieces, permits, false))))
             }
             Ok(None) => Some((Ok(Bytes::from_static(TAIL.as_bytes())), None)),
@@ -137,7 +137,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
     Ok(response)
 }
 
-fn begun() -> String {
+fn head() -> String {
     let (resource, scope) = (telemetry::resource(), telemetry::scope());
     format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":["#)
 }
@@ -198,6 +198,6 @@ impl Pieces {
     /// # Errors
     /// The journal's.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, RunError> {
-        Ok(self.spans().await?.map(|spans| begun() + &spans + TAIL))
+        Ok(self.spans().await?.map(|spans| head() + &spans + TAIL))
     }
 }

@@ -27,7 +27,7 @@ use axum::{
 use content::{Event, document};
 use jiff::Timestamp;
 use opcell::triggers::{RunName, Trigger, TriggerAction, TriggerSource, Webhook};
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value, run_id::InvalidRunId};
 use serde::Serialize;
 use signature::{keys_of, sign, verify};
 use std::{sync::Arc, time::Duration};
@@ -168,6 +168,11 @@ async fn keys(tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<
     keys
 }
 
+/// The run of a request: its sender gives the last part of the ID.
+fn run_key(key: &str) -> Result<NewRunId, Problem> {
+    key.parse().map_err(|error: InvalidRunId| Problem::bad_request("invalid-run-id", error.to_string()))
+}
+
 /// Starts the run or sends the signal.
 async fn act(
     tenant: &Arc<Tenant>,
@@ -181,7 +186,13 @@ async fn act(
     let key: Arc<str> = format!("{}{id}", trigger.run_prefix()).into();
     let (run, first) = match &trigger.action {
         TriggerAction::Start { workflow } => {
-            let start = Start { workflow, input, run: Some(key), idempotent: true, traceparent: traceparent(headers) };
+            let start = Start {
+                workflow,
+                input,
+                run: Some(run_key(&key)?),
+                idempotent: true,
+                traceparent: traceparent(headers),
+            };
             let (run, created) = begin(tenant, start).await?;
             (run, created.is_some())
         }

@@ -29,7 +29,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 /// Sessions of one tenant at a time. One that is idle for five minutes ends by itself.
-const MOST_SESSIONS: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// Sessions of one token: what one program leaves open keeps no other out.
 const MOST_SESSIONS_OF_TOKEN: usize = 64;
@@ -68,8 +68,8 @@ impl Owners {
         if own + opening >= most {
             return Err(most);
         }
-        if self.sessions.len() + self.opening.values().sum::<usize>() >= MOST_SESSIONS {
-            return Err(MOST_SESSIONS);
+        if self.sessions.len() + self.opening.values().sum::<usize>() >= MAX_SESSIONS {
+            return Err(MAX_SESSIONS);
         }
         *self.opening.entry(caller.clone()).or_default() += 1;
         Ok(())
@@ -179,7 +179,7 @@ pub(super) async fn mcp(
         }
         None if request.method() == Method::POST => {
             let most = match app.access.required() {
-                None => MOST_SESSIONS,
+                None => MAX_SESSIONS,
                 Some(_) => MOST_SESSIONS_OF_TOKEN,
             };
             Some(service.open(caller, most).await?)

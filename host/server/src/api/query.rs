@@ -22,19 +22,19 @@ use utoipa::{IntoParams, ToSchema};
 /// Receipts or denials in one page: by default, and at most.
 const PAGE: (usize, usize) = (100, 500);
 
-/// Events that one page looks at; a run counts as so many at least.
-const MOST_EVENTS: u64 = 20_000;
+/// Events that one page looks at; a run counts as this many at least.
+const MAX_EVENTS: u64 = 20_000;
 const EACH_RUN: u64 = 50;
 
 /// Events, and runs, that are read at once.
-const READ: u64 = 256;
+const EVENTS_PER_READ: u64 = 256;
 const RUNS: usize = 50;
 
-/// What of one run.
+/// The selection within one run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OfRun {
+pub(crate) struct RunPart {
     /// Only those of events after this one: the `next` of the page before.
     after: Option<u64>,
     /// At most about this many; 100 by default, 500 at most. A page ends after 20,000 events as well.
@@ -123,12 +123,12 @@ pub struct FoundDenials {
 
 /// Lists the receipts of a run's cells and tools, a page at a time.
 #[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path), OfRun), responses(
+    params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
     (status = 200, body = Receipts), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn receipts(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
-    Params(params): Params<OfRun>,
+    Params(params): Params<RunPart>,
 ) -> Result<Json<Receipts>, Problem> {
     let (receipts, next) = of_run(&admitted, run.into(), &params, |recorded| {
         receipt(recorded)
@@ -142,12 +142,12 @@ pub(super) async fn receipts(
 
 /// Lists everything that a run's plugins and tools were refused, each with its remedy, a page at a time.
 #[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path), OfRun), responses(
+    params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
     (status = 200, body = Denials), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn denials(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
-    Params(params): Params<OfRun>,
+    Params(params): Params<RunPart>,
 ) -> Result<Json<Denials>, Problem> {
     let (denials, next) = of_run(&admitted, run.into(), &params, |recorded| {
         denied(recorded).map(|denial| json!({"seq": recorded.seq, "denial": with_remedy(&denial)})).collect()
@@ -231,7 +231,7 @@ fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
 async fn of_run<T>(
     admitted: &Admitted,
     run: RunId,
-    params: &OfRun,
+    params: &RunPart,
     of: impl Fn(&Recorded) -> Vec<T>,
 ) -> Result<(Vec<T>, Option<u64>), Problem> {
     let (limit, after) = (limit_of(params.limit)?, params.after.unwrap_or(0));
@@ -240,7 +240,7 @@ async fn of_run<T>(
     }
     let _room = admitted.tenant.views.room().await?;
     let mut found = Vec::new();
-    let mut events = MOST_EVENTS;
+    let mut events = MAX_EVENTS;
     let next = scan(admitted.tenant.host.engine(), &run, after, limit, &mut events, &mut found, of).await?;
     Ok((found, next))
 }
@@ -256,7 +256,7 @@ async fn scan<T>(
     of: impl Fn(&Recorded) -> Vec<T>,
 ) -> Result<Option<u64>, RunError> {
     loop {
-        let page = engine.events_after(run, after, READ).await?;
+        let page = engine.events_after(run, after, EVENTS_PER_READ).await?;
         let is_end = page.is_empty();
         for recorded in page {
             found.extend(of(&recorded));
@@ -311,7 +311,7 @@ impl Search {
         let _room = admitted.tenant.views.room().await?;
         let engine = admitted.tenant.host.engine();
         let mut page = Found { found: Vec::new(), unreadable: Vec::new(), next: None };
-        let (mut events, mut from) = (MOST_EVENTS, self.from);
+        let (mut events, mut from) = (MAX_EVENTS, self.from);
         loop {
             let before = from.as_ref().map(|(_, run)| run.clone());
             let query = RunQuery { before, workflow: self.workflow.clone(), limit: RUNS, ..RunQuery::default() };

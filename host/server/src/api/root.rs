@@ -28,10 +28,10 @@ use utoipa::{
 
 /// Runnable runs that `/metrics` counts: enough to see a crowd, few enough to list on every visit of a monitoring
 /// system.
-const MOST_RUNNABLE: u64 = 10_000;
+const MAX_RUNNABLE: u64 = 10_000;
 
-/// How long it is taken for granted that the journals answer, or do not.
-const READY: Duration = Duration::from_millis(500);
+/// The time for which the last answer about the journals is taken for granted.
+const READY_TTL: Duration = Duration::from_millis(500);
 
 /// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
@@ -70,7 +70,7 @@ pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
 impl Readiness {
     async fn holds(&self, app: &App) -> bool {
         let mut known = self.0.lock().await;
-        if let Some((_, holds)) = known.filter(|(looked, _)| looked.elapsed() < READY) {
+        if let Some((_, holds)) = known.filter(|(looked, _)| looked.elapsed() < READY_TTL) {
             return holds;
         }
         let mut holds = true;
@@ -94,7 +94,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
     let mut of: Vec<(&Tenant, Journaled)> = Vec::new();
     for tenant in app.tenants.iter().filter(|tenant| caller.reaches(&tenant.name)) {
         let asked = Instant::now();
-        let runnable = tenant.host.engine().runnable(MOST_RUNNABLE).await?.len() as u64;
+        let runnable = tenant.host.engine().runnable(MAX_RUNNABLE).await?.len() as u64;
         let answered = asked.elapsed();
         let states = tenant.host.engine().runs_by_status().await?;
         of.push((tenant.as_ref(), Journaled { states, runnable, answered }));

@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-/// How often the workflows are looked at. An exchange of plugins is noticed at once.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval at which the workflows are polled. An exchange of plugins is noticed at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Tells whoever listens that the list is another one.
 #[derive(Clone, Default)]
@@ -48,7 +48,7 @@ async fn look(server: McpServer, host: LiveHost, count: Arc<watch::Sender<u64>>,
     loop {
         tokio::select! {
             _ = exchanges.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
         if count.receiver_count() == 0 {
             return;

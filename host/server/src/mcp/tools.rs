@@ -23,7 +23,7 @@ use std::{
 pub(super) const RUN: &str = "opcell_run";
 
 /// Longest name of a tool that all clients accept.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Characters of the digest in a name that is cut, or that two tools would have.
 const DIGEST: usize = 8;
@@ -78,7 +78,8 @@ impl ToolList {
         for (name, tool, target) in offered {
             let plain = plain(&name);
             let is_shared = wanted.get(&plain).is_some_and(|tools| *tools > 1);
-            let free = if is_shared || plain.len() > NAME { with_digest(&plain, &name, &target) } else { plain };
+            let free =
+                if is_shared || plain.len() > MAX_NAME_CHARS { with_digest(&plain, &name, &target) } else { plain };
             let mut tool = tool.with_title(one_line(&name, TITLE));
             tool.name = free.clone().into();
             list.insert(free, (tool, target));
@@ -111,7 +112,7 @@ fn with_digest(plain: &str, name: &str, target: &Target) -> String {
         Target::Run => "run",
     };
     let digest = Digest::of_hash(Sha256::digest(format!("{kind} {name}").as_bytes()));
-    let begin: String = plain.chars().take(NAME - DIGEST - 1).collect();
+    let begin: String = plain.chars().take(MAX_NAME_CHARS - DIGEST - 1).collect();
     format!("{begin}_{}", digest.short().get(..DIGEST).unwrap_or_default())
 }
 
@@ -215,7 +216,7 @@ mod tests {
         let alone = names(&[&first]);
         let both = names(&[&second, &first]);
         assert_eq!(alone[0], both[1], "what is added later changes no name");
-        assert!(alone[0].len() == NAME && both[0] != both[1], "{both:?}");
+        assert!(alone[0].len() == MAX_NAME_CHARS && both[0] != both[1], "{both:?}");
 
         assert_eq!(names(&["a/b", "a/c"]), ["a_b", "a_c"]);
         let shared = names(&["a/b-c", "a_b/c", "a/b_c"]);

@@ -13,7 +13,7 @@ use opcell_journal::RunId;
 use serde::Deserialize;
 
 /// Steps that are shown.
-const MOST: usize = 500;
+const MAX_DIFFERENCES: usize = 500;
 
 /// The two runs to compare.
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ pub(super) async fn compare(
     for run in [&pair.a, &pair.b] {
         let run: RunId = run.as_str().into();
         let view = admitted.tenant.views.of(&run).await?;
-        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MOST).cloned();
+        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MAX_DIFFERENCES).cloned();
         let steps: Vec<Span> = steps.collect();
         sides.push((run, steps));
     }

@@ -24,9 +24,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a session lasts, and how many there are at most.
-const LASTS: Duration = Duration::from_secs(12 * 3600);
-const MOST: usize = 10_000;
+/// The duration of a session, and the maximum number of sessions.
+const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+const MAX_SESSIONS: usize = 10_000;
 
 /// The longest form with a token, in bytes: whoever sends it is not known yet.
 pub(super) const MAX_LOGIN: usize = 8 << 10;
@@ -49,7 +49,7 @@ impl Sessions {
 
     fn token(&self, session: &str) -> Option<String> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.retain(|_, (_, began)| began.elapsed() < LASTS);
+        tokens.retain(|_, (_, began)| began.elapsed() < SESSION_LIFETIME);
         tokens.get(session).map(|(token, _)| token.clone())
     }
 
@@ -208,7 +208,7 @@ fn begin(app: &Arc<App>, token: &str) -> Result<Response, Problem> {
     {
         let mut tokens = app.sessions.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever logs in often ends none of the others' sessions but the oldest.
-        if tokens.len() >= MOST
+        if tokens.len() >= MAX_SESSIONS
             && let Some(oldest) = tokens.iter().min_by_key(|(_, (_, began))| *began).map(|(session, _)| session.clone())
         {
             tokens.remove(&oldest);
@@ -216,7 +216,10 @@ fn begin(app: &Arc<App>, token: &str) -> Result<Response, Problem> {
         tokens.insert(session.clone(), (token.to_owned(), Instant::now()));
     }
     let secure = if app.is_tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}", LASTS.as_secs());
+    let cookie = format!(
+        "{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}",
+        SESSION_LIFETIME.as_secs()
+    );
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 

@@ -18,10 +18,10 @@ use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
 
 /// Runs on one page.
-const PAGE: usize = 100;
+const RUNS_PER_PAGE: usize = 100;
 
-/// How often the script looks for other runs, in milliseconds.
-const LOOK: u32 = 2_000;
+/// The interval at which the script looks for other runs, in milliseconds.
+const POLL_INTERVAL_MS: u32 = 2_000;
 
 /// Suspended runs of a page for which the list says what they wait for: each has to be read.
 const QUESTIONS: usize = 50;
@@ -69,14 +69,14 @@ pub(super) async fn runs(
     let query = RunQuery {
         before: wanted.before.as_deref().map(Arc::from),
         status: Some(wanted.status.as_str()).filter(|status| !status.is_empty()).map(Arc::from),
-        limit: PAGE + 1,
+        limit: RUNS_PER_PAGE + 1,
         ..RunQuery::default()
     };
     let shown = engine.runs_page(query).await?;
     let now = engine.ports().timer.now().0;
-    let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
+    let next = if shown.len() > RUNS_PER_PAGE { shown.get(RUNS_PER_PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
-    let suspended = shown.iter().take(PAGE).filter(|run| run.status(now) == "suspended");
+    let suspended = shown.iter().take(RUNS_PER_PAGE).filter(|run| run.status(now) == "suspended");
     let _room = admitted.tenant.views.room().await?;
     for run in suspended.take(QUESTIONS) {
         let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
@@ -98,7 +98,7 @@ pub(super) async fn runs(
         } @else {
             div.scroll { table {
                 thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
-                tbody { @for run in shown.iter().take(PAGE) {
+                tbody { @for run in shown.iter().take(RUNS_PER_PAGE) {
                     tr {
                         td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
                         td { span class={ "status " (run.status(now)) } { (run.status(now)) } }
@@ -113,7 +113,7 @@ pub(super) async fn runs(
             form.row method="get" action=(place(&tenant, "/compare")) {
                 label for="a" { "Compare" } input id="a" name="a" list="runs" required;
                 label for="b" { "with" } input id="b" name="b" list="runs" required;
-                datalist id="runs" { @for run in shown.iter().take(PAGE) { option value=(run.run) {} } }
+                datalist id="runs" { @for run in shown.iter().take(RUNS_PER_PAGE) { option value=(run.run) {} } }
                 button { "Compare" }
             }
         }
@@ -122,7 +122,7 @@ pub(super) async fn runs(
         }
     };
     // What is older does not change much.
-    let every = wanted.before.is_none().then_some(LOOK);
+    let every = wanted.before.is_none().then_some(POLL_INTERVAL_MS);
     Ok(whole("Runs", Some(&tenant), Some(&visitor), News { every, ..News::default() }, main))
 }
 

@@ -35,8 +35,8 @@ pub(super) struct Part {
     said: Option<usize>,
 }
 
-/// How often the page of a run looks again that is still being read, in milliseconds.
-const READING: u32 = 500;
+/// The interval at which the page of a run that is still being read reloads, in milliseconds.
+const RELOAD_INTERVAL_MS: u32 = 500;
 
 /// Shows a run. Of a long one, only what is shown of it is read again, and no page waits until all of it has been read
 /// once.
@@ -55,7 +55,7 @@ pub(super) async fn show(
     let state = view.state();
     let began = state.started_at();
     let engine = admitted.tenant.host.engine();
-    // What goes on, or waits, lasts until now.
+    // What continues, or waits, lasts until now.
     let now = engine.ports().timer.now();
     let last = if state.status().has_ended() { view.last().map_or(began, |last| last.at) } else { now };
     let mut shown = Shown {
@@ -92,7 +92,7 @@ pub(super) async fn show(
     shown.said = views.events(&run, events).await?.into_values().collect();
     let live = format!("{}/live?after={}", shown.here, shown.seq);
     let news = match &shown.partly {
-        Some(_) => News { every: Some(READING), reload: true, ..News::default() },
+        Some(_) => News { every: Some(RELOAD_INTERVAL_MS), reload: true, ..News::default() },
         None if shown.outcome.status.has_ended() => News::default(),
         None => News { live: Some(&live), ..News::default() },
     };

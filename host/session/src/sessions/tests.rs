@@ -458,7 +458,7 @@ impl Model for Counting {
     async fn complete(&self, _: &ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        // Everything else that can begin does so before this goes on.
+        // Everything else that can begin does so before this continues.
         for _ in 0..32 {
             tokio::task::yield_now().await;
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub type ToolDigests = BTreeMap<String, Digest>;
 
 /// The accepted descriptions of servers, kept by the owner of the lock.
-pub trait Pins: Send + Sync {
+pub trait AcceptedTools: Send + Sync {
     /// The tools of a server that were accepted; `None` for a server that is new.
     fn accepted(&self, server: &str) -> Option<ToolDigests>;
 

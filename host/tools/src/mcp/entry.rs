@@ -1,6 +1,6 @@
 //! One entry of a server's list of tools. An odd one is named with its reason, and takes nothing from its neighbours.
 
-use super::{ListedTool, Listing, pins, wire::kind};
+use super::{ListedTool, Listing, accepted, wire::kind};
 use opcell_schema::{Schema, shown};
 use opcell_types::{
     Value,
@@ -109,7 +109,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     };
     Ok(ListedTool {
         // Of what was sent, also of what a person does not see.
-        digest: pins::digest(name, &description, &sent.to_string()),
+        digest: accepted::digest(name, &description, &sent.to_string()),
         name: name.to_owned(),
         description: printable(&description, DESCRIPTION_BYTES),
         parameters: Value::from(shown::schema(&sent)),

@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 /// Requests of a server whose answers it has not taken yet. A server asks for a sign of life now and then.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// A transport that ends when the other side asks faster than it takes answers.
 pub(super) struct Patient<T> {
@@ -49,7 +49,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Patient<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let message = self.inner.receive().await?;
         let asks = matches!(message, JsonRpcMessage::Request(_));
-        if asks && self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
+        if asks && self.waiting.fetch_add(1, Ordering::AcqRel) >= MAX_WAITING {
             self.wire.end("it asks faster than it takes answers");
             return None;
         }

@@ -4,7 +4,7 @@
 //! others.
 
 use super::{
-    Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, StartCheck,
+    AcceptedTools, Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
     connection::Connection,
     failed, result,
     wire::{Answer, error_text},
@@ -33,7 +33,7 @@ enum Slot {
 pub struct Server {
     name: String,
     config: McpServer,
-    pins: Option<Arc<dyn Pins>>,
+    pins: Option<Arc<dyn AcceptedTools>>,
     check: Option<Arc<dyn StartCheck>>,
     slot: Mutex<Slot>,
 }
@@ -47,7 +47,7 @@ impl Server {
 
     /// Calls only tools that are as they were accepted.
     #[must_use]
-    pub fn pinned(mut self, pins: Arc<dyn Pins>) -> Self {
+    pub fn pinned(mut self, pins: Arc<dyn AcceptedTools>) -> Self {
         self.pins = Some(pins);
         self
     }

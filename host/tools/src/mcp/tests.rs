@@ -287,7 +287,7 @@ async fn nothing_that_a_server_started_outlives_it() {
 #[derive(Default)]
 struct Held(std::sync::Mutex<Option<super::ToolDigests>>);
 
-impl super::Pins for Held {
+impl super::AcceptedTools for Held {
     fn accepted(&self, _server: &str) -> Option<super::ToolDigests> {
         self.0.lock().unwrap().clone()
     }

@@ -5,7 +5,7 @@ use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::io;
 
 /// The number of bytes that are gathered before they are handed on.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 impl Value {
     /// JSON text without spaces. `undefined` at the top is `null`.
@@ -22,9 +22,10 @@ impl Value {
     /// # Errors
     /// The writer's.
     pub fn write_json(&self, to: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
-        let mut out = Vec::with_capacity(CHUNK.min(usize::try_from(self.measure().bytes()).unwrap_or(CHUNK)) + 64);
+        let mut out =
+            Vec::with_capacity(CHUNK_BYTES.min(usize::try_from(self.measure().bytes()).unwrap_or(CHUNK_BYTES)) + 64);
         self.write(&mut out, |out| {
-            if out.len() >= CHUNK {
+            if out.len() >= CHUNK_BYTES {
                 to.write_all(out)?;
                 out.clear();
             }

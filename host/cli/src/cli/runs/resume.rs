@@ -116,7 +116,7 @@ pub struct ForkArgs {
     at: u64,
     /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
-    name: Option<String>,
+    name: Option<opcell::run::NewRunId>,
     /// Create the run without driving it, to look at it before you resume it or leave it to a worker.
     #[arg(long)]
     hold: bool,
@@ -128,7 +128,7 @@ pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Resul
     let host = crate::cli::host(config, terminal).await?;
     crate::cli::warn_of_skills(&host);
     let run = meant(&host.engine().runs().await?, &args.run)?.run.clone();
-    let fork = host.engine().fork(&run, args.at, args.name.as_deref().map(Into::into)).await?;
+    let fork = host.engine().fork(&run, args.at, args.name.clone()).await?;
     if args.hold {
         match terminal.json {
             true => terminal.json(&json!({"run": fork}))?,

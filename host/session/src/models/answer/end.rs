@@ -32,7 +32,7 @@ pub(in super::super) enum Finish {
 
 /// The reason for which an answer ended, with the provider's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in super::super) struct Ending {
+pub(in super::super) struct AnswerEnd {
     pub finish: Finish,
     /// The word that the protocol has for it.
     pub said: String,
@@ -40,7 +40,7 @@ pub(in super::super) struct Ending {
     pub words: Option<String>,
 }
 
-impl Ending {
+impl AnswerEnd {
     /// The ending that a word of any of the protocols names. Gateways use each other's.
     pub(in super::super) fn of(said: &str) -> Self {
         let word = said.trim().to_ascii_lowercase().replace(['-', ' '], "_");
@@ -199,7 +199,7 @@ impl Answer {
     }
 }
 
-impl Ending {
+impl AnswerEnd {
     fn refusal(&self, model: &str) -> String {
         let advice = match self.said.to_ascii_lowercase().as_str() {
             "recitation" | "image_recitation" => "the answer would repeat a published text; ask for it in other words",

@@ -23,7 +23,7 @@ const ONE: [&str; 12] = [
 ];
 
 /// Keywords that hold a list of schemas.
-const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const LIST_KEYWORDS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 
 /// Annotations next to a `$ref`, which OpenAI takes only alone.
 const NOTES: [&str; 4] = ["title", "description", "default", "nullable"];
@@ -79,7 +79,7 @@ impl Closing<'_> {
                     let named = named.iter().map(|(name, schema)| (name.clone(), self.schema(schema)));
                     (name, Json::Object(named.collect()))
                 }
-                Json::Array(schemas) if MANY.contains(&name) => {
+                Json::Array(schemas) if LIST_KEYWORDS.contains(&name) => {
                     let schemas = schemas.iter().map(|schema| self.schema(schema)).collect();
                     (if becomes_any && name == "oneOf" { "anyOf" } else { name }, schemas)
                 }
