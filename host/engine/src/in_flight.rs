@@ -1,9 +1,10 @@
 //! Effects that have been started and have not ended.
 //!
 //! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the
-//! elements of an `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first:
-//! starting one more is putting it into a lane's set, and no effect has a task of its own. A lane changes when an
-//! effect runs and nothing else: each is a future of its own, ends by itself and is stopped by itself.
+//! elements of an `each`, are spread over *worker queues*, one per thread of the runtime, the first of which is the
+//! run's own task: starting one more is putting it into a worker queue's set, and no effect has a task of its own. A
+//! worker queue changes when an effect runs and nothing else: each is a future of its own, ends by itself and is
+//! stopped by itself.
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -63,7 +64,7 @@ struct WorkerQueue {
 
 struct Started {
     stop: AbortHandle,
-    /// The one of `worker queues`, unless here.
+    /// The one of `worker_queues`, unless here.
     worker_queue: Option<usize>,
 }
 
