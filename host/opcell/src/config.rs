@@ -420,6 +420,14 @@ impl Config {
         self
     }
 
+    /// The journal, if it is a file in the project's own folder: reading it takes no consent.
+    #[must_use]
+    pub fn own_journal(&self) -> Option<&JournalSettings> {
+        let root = crate::places::real(&self.root);
+        let is_own = |path: &Path| crate::places::real(path).starts_with(&root);
+        self.journal.as_ref().filter(|journal| journal.place.file().is_some_and(is_own))
+    }
+
     /// The project file in `start` or the nearest directory above it.
     #[must_use]
     pub fn find(start: &Path) -> Option<PathBuf> {

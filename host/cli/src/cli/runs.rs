@@ -105,9 +105,14 @@ impl StoreArgs {
     /// As [`Self::looking`], for what only reads. A file that lies in the project's own folder is read without consent
     /// to whatever else the project asks for.
     fn reading(&self, global: &Global) -> Result<Config, Failure> {
-        let config = global.config()?;
-        let is_own = config.journal.as_ref().is_some_and(|journal| journal.place.file().is_some());
-        if is_own { self.with(config) } else { self.looking(global) }
+        if self.journal.is_some() {
+            return self.looking(global);
+        }
+        // Without consent the project has no journal any more: it is the one that the file names.
+        let Some(own) = global.proposed()?.own_journal().cloned() else { return self.looking(global) };
+        let mut config = global.config()?;
+        config.journal = Some(own);
+        self.with(config)
     }
 
     fn looking_at(&self, global: &Global) -> Result<Config, Failure> {

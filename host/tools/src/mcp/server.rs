@@ -177,8 +177,10 @@ impl Server {
                 let output = result::output(tool, result, binary)?;
                 let schema = open.listed().and_then(|listing| listing.tools.get(tool)?.output.clone());
                 let broken = schema.and_then(|schema| result::violation(&output, &schema));
-                let warnings = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
-                Ok(Called { value: output.value, warnings: warnings.into_iter().collect() })
+                let broken = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
+                let beside = output.beside.as_ref();
+                let beside = beside.map(|said| format!("MCP tool `{tool}` says beside its structured content: {said}"));
+                Ok(Called { value: output.value, warnings: broken.into_iter().chain(beside).collect() })
             }
             Ok(answer) => Err(self.no_result(answer)),
         }

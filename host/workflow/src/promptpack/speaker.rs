@@ -171,16 +171,25 @@ pub(super) fn asked(composition: &Composition) -> BTreeSet<&str> {
 pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> IndexMap<Arc<str>, Input> {
     let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
     // Prompts may declare one variable, each with its own rules: all of them hold.
+    let mut plain: BTreeSet<&str> = BTreeSet::new();
     let mut further: IndexMap<Arc<str>, IndexMap<String, Value>> = IndexMap::new();
     for variable in prompts.into_iter().flat_map(|prompt| &prompt.variables) {
+        let is_plain = variable.rest.get("validation").is_none_or(Value::is_nullish);
         let input = inputs.entry(variable.name.as_str().into()).or_insert_with(|| Input {
             kind: variable.kind.clone(),
             default: None,
             description: variable.description.clone(),
             schema: None,
         });
-        match (&input.schema, rules::schema(variable)) {
-            (None, first) => input.schema = first,
+        // Mostly a variable is declared with the same type and no more.
+        let is_known = is_plain && plain.contains(variable.name.as_str()) && input.kind == variable.kind;
+        match (&input.schema, if is_known { None } else { rules::schema(variable) }) {
+            (None, first) => {
+                if is_plain {
+                    plain.insert(&variable.name);
+                }
+                input.schema = first;
+            }
             (Some(known), Some(more)) if *known != more => {
                 further.entry(variable.name.as_str().into()).or_default().insert(more.to_json(), more);
             }
