@@ -31,6 +31,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn start(folder: &Path) -> Self {
         Self::start_with(folder, &[])
     }

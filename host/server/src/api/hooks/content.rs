@@ -39,7 +39,7 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
 }
 
 fn json(text: &str, what: &str) -> Result<Value, Problem> {
-    Value::from_json(text.trim_start_matches('\u{feff}')).map_err(|error| {
+    opcell_schema::json::from_slice(text.trim_start_matches('\u{feff}').as_bytes()).map_err(|error| {
         Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
             .remedy("choose `application/json` as the content type in the sender's settings")
     })
