@@ -124,13 +124,8 @@ fn watched(child: &mut Child, most: u64) -> u64 {
 /// Runs a command, and returns its memory and what it printed.
 fn run(folder: &Path, arguments: &[String], input: Stdio, most: u64) -> (u64, String) {
     let output = File::create(folder.join("printed")).unwrap();
-    let mut child = opcell(folder)
-        .args(arguments)
-        .stdin(input)
-        .stdout(output.try_clone().unwrap())
-        .stderr(output)
-        .spawn()
-        .unwrap();
+    let mut child =
+        opcell(folder).args(arguments).stdin(input).stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
     let highest = watched(&mut child, most);
     (highest, String::from_utf8_lossy(&fs::read(folder.join("printed")).unwrap()).into_owned())
 }
@@ -170,6 +165,35 @@ fn no_body_that_a_server_is_sent_takes_more_memory_or_time_than_it_may() {
         assert_eq!(server.get("/health").0, 200, "{}", attack.name);
     }
     report(&failures);
+}
+
+/// Time that a process has had on processors, in ticks of the kernel.
+fn worked(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn checks_whose_clients_have_gone_are_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("opcell.toml"), "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n").unwrap();
+    let server = Server::start(folder.path());
+    let keys: String = (0..100_000).map(|at| format!(":k{at} 1 ")).collect();
+    let text =
+        format!(r#"{{:name "a" :description "d" :steps [{{:name "s" :type :invoke :operation "a/b" {keys}}}]}}"#);
+    let body = serde_json::json!({"name": "w.edn", "text": text}).to_string();
+    let headers = [("Content-Type", "application/json")];
+    let before = worked(server.id());
+    assert_eq!(server.send("POST", "/v1/default/check", &headers, &body).0, 200);
+    let one = (worked(server.id()) - before).max(1);
+    let before = worked(server.id());
+    let clients: Vec<_> = (0..60).map(|_| server.open("POST", "/v1/default/check", &headers, &body)).collect();
+    drop(clients);
+    // It is done when a document that is sent afterwards is.
+    assert_eq!(server.send("POST", "/v1/default/check", &headers, &body).0, 200);
+    let all = worked(server.id()) - before;
+    assert!(all < 30 * one, "{all} ticks for 60 requests that were given up, {one} for one that was not");
 }
 
 #[test]
@@ -248,7 +272,8 @@ fn serve(stream: TcpStream, answer: &Mutex<String>) -> Option<()> {
         let mut body = vec![0; length];
         read.read_exact(&mut body).ok()?;
         let (status, body) = answered(&first, &body, &answer.lock().unwrap());
-        let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head =
+            format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         write.write_all(head.as_bytes()).ok()?;
         write.write_all(body.as_bytes()).ok()?;
     }

@@ -173,7 +173,8 @@ mod tests {
         let mut found = Vec::new();
         let used = allocation_counter::measure(|| {
             found = bounded(|| {
-                let warning = |at| Diagnostic::warning("w", format!("{at} {}", "x".repeat(9_000))).path("y".repeat(9_000));
+                let warning =
+                    |at| Diagnostic::warning("w", format!("{at} {}", "x".repeat(9_000))).path("y".repeat(9_000));
                 (0..5_000).map(warning).chain([Diagnostic::error("e", "wrong")]).collect()
             });
         });

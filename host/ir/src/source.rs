@@ -119,7 +119,8 @@ impl SourceFile {
         let counted = self.characters.get(offset / STRIDE).copied();
         let rest = self.text.as_bytes().get(from..offset).unwrap_or_default();
         // At the end of a text of full pieces there is no piece that begins.
-        counted.unwrap_or_else(|| self.characters.last().map_or(0, |last| last + self.last_piece())) + characters_in(rest)
+        counted.unwrap_or_else(|| self.characters.last().map_or(0, |last| last + self.last_piece()))
+            + characters_in(rest)
     }
 
     fn last_piece(&self) -> usize {

@@ -62,11 +62,7 @@ impl Document {
             return Err(vec![too_long]);
         }
         let duplicates = scan.duplicates.all();
-        if duplicates.is_empty() {
-            Ok(Self { json, places: scan.places, parts: scan.parts })
-        } else {
-            Err(duplicates)
-        }
+        if duplicates.is_empty() { Ok(Self { json, places: scan.places, parts: scan.parts }) } else { Err(duplicates) }
     }
 
     /// The place of the value at a JSON pointer, or of the nearest one around it.
@@ -128,10 +124,7 @@ impl Duplicates {
         }
         let message = format!("key {} occurs twice in the same object", one_line(raw, KEY_BYTES));
         self.found.push(
-            Diagnostic::error("duplicate-key", message)
-                .at(at)
-                .related(first, "first here")
-                .help("keep one of them"),
+            Diagnostic::error("duplicate-key", message).at(at).related(first, "first here").help("keep one of them"),
         );
     }
 

@@ -200,8 +200,13 @@ fn documents_in_edn_are_compiled_and_checked_in_linear_work() {
             "{{v#}} ",
             r#"" :vars {}}]}]}"#,
         ),
-        ("tools", r#"{:name "a" :description "d" :steps [{:name "s" :type :session :tools ["#, r#""known_tol_#" "#, r#"]
-            :contributions [{:type :template :text "x"}]}]}"#),
+        (
+            "tools",
+            r#"{:name "a" :description "d" :steps [{:name "s" :type :session :tools ["#,
+            r#""known_tol_#" "#,
+            r#"]
+            :contributions [{:type :template :text "x"}]}]}"#,
+        ),
     ] {
         grows_with_its_parts("w.edn", what, |parts| of(parts, head, part, tail));
     }
@@ -225,12 +230,12 @@ fn documents_in_yaml_and_markdown_are_compiled_and_checked_in_linear_work() {
             "inputs:\n  a:\n    type: object\n    properties:\n",
             "      p#: {type: strin}\n",
         ),
+        ("conditions", head, "- id: s#\n  type: conditional\n  condition: $inputs.a\n  then: [s0]\n  else: [t#]\n"),
         (
-            "conditions",
-            head,
-            "- id: s#\n  type: conditional\n  condition: $inputs.a\n  then: [s0]\n  else: [t#]\n",
+            "branches of one condition",
+            "inputs: {}\noutputs: {}\nsteps:\n- id: c\n  type: conditional\n  condition: $inputs.a\n  then:\n",
+            "  - t#\n",
         ),
-        ("branches of one condition", "inputs: {}\noutputs: {}\nsteps:\n- id: c\n  type: conditional\n  condition: $inputs.a\n  then:\n", "  - t#\n"),
     ] {
         grows_with_its_parts("w.yaml", what, |parts| of(parts, head, part, ""));
     }
@@ -284,7 +289,12 @@ fn documents_in_json_are_compiled_and_checked_in_linear_work() {
             r#""m#":{"description":"d"},"#,
             r#""x":{"description":"d"}}}}"#.to_owned(),
         ),
-        ("fragments", format!(r#"{head}{prompt},"fragments":{{"#), r#""f#":"{{fragments.f#}}","#, r#""f":"x"}}"#.to_owned()),
+        (
+            "fragments",
+            format!(r#"{head}{prompt},"fragments":{{"#),
+            r#""f#":"{{fragments.f#}}","#,
+            r#""f":"x"}}"#.to_owned(),
+        ),
     ] {
         grows_with_its_parts("p.pack.json", what, |parts| of(parts, &head, part, &tail));
     }
@@ -297,17 +307,13 @@ const BYTES_EACH: u64 = 400;
 fn what_is_below_a_long_name_does_not_repeat_it() {
     let long = "k".repeat(20_000);
     for (name, what, head, part, tail) in [
-        (
-            "w.json",
-            "a key of an IR",
-            format!(r#"{{"version":"workflow-ir/v1","steps":[],"{long}":["#),
-            "0,",
-            "0]}",
-        ),
+        ("w.json", "a key of an IR", format!(r#"{{"version":"workflow-ir/v1","steps":[],"{long}":["#), "0,", "0]}"),
         (
             "w.edn",
             "a key of arguments",
-            format!(r#"{{:name "a" :description "d" :steps [{{:name "s" :type :invoke :operation "a/b" :args {{:{long} {{"#),
+            format!(
+                r#"{{:name "a" :description "d" :steps [{{:name "s" :type :invoke :operation "a/b" :args {{:{long} {{"#
+            ),
             r#":k# {:from {:step "z#" :kind :accepted-result}}"#,
             "}}}]}",
         ),

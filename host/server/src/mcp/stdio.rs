@@ -462,6 +462,51 @@ mod tests {
         }
     }
 
+    /// A call of a tool with so many numbers, as a line.
+    fn call(id: usize, numbers: usize) -> String {
+        let numbers = "0,".repeat(numbers);
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{"a":[{numbers}0]}}}}}}"#
+        ) + "\n"
+    }
+
+    #[tokio::test]
+    async fn requests_in_work_take_a_bounded_memory_together() {
+        let (mut transport, mut client, mut answers) = pair();
+        let writing = tokio::spawn(async move {
+            for id in 0..3 {
+                client.write_all(call(id, 900_000).as_bytes()).await.unwrap();
+            }
+            client
+        });
+        assert!(transport.receive().await.is_some());
+        // The next one would take more than there is, and waits for the end of the first.
+        let next = tokio::time::timeout(Duration::from_millis(300), transport.receive()).await;
+        assert!(next.is_err(), "two requests of a hundred megabytes are in work");
+        transport.send(done(0)).await.unwrap();
+        assert_eq!(said(&mut answers).await["id"], 0);
+        assert!(transport.receive().await.is_some());
+        transport.send(done(1)).await.unwrap();
+        assert!(transport.receive().await.is_some());
+        drop(writing.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_line_of_more_values_than_may_be_is_refused() {
+        let (mut transport, mut client, mut answers) = pair();
+        let writing = tokio::spawn(async move {
+            client.write_all(call(7, 2_000_000).as_bytes()).await.unwrap();
+            client
+        });
+        let reading = tokio::spawn(async move { transport.receive().await.is_some() });
+        let refused = said(&mut answers).await;
+        assert_eq!(refused["id"], Json::Null);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("more than 1048576 values"), "{message}");
+        drop(writing.await.unwrap());
+        assert!(!reading.await.unwrap());
+    }
+
     fn done(id: i64) -> ServerJsonRpcMessage {
         let result = rmcp::model::ServerResult::empty(());
         JsonRpcMessage::response(result, rmcp::model::NumberOrString::Number(id))

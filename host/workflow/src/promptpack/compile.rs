@@ -97,7 +97,8 @@ impl Compiler<'_> {
             |text: &str| text.starts_with("Must validate \"then\"") || text.starts_with("Must validate \"else\"");
         let saying = errors.iter().filter(|error| !says_nothing(&error.description));
         let printed: HashSet<&str> = saying.map(|error| error.pointer.as_str()).collect();
-        let is_repeated = |error: &SchemaError| says_nothing(&error.description) && printed.contains(error.pointer.as_str());
+        let is_repeated =
+            |error: &SchemaError| says_nothing(&error.description) && printed.contains(error.pointer.as_str());
         for error in errors.iter().filter(|error| !is_repeated(error)) {
             let pointer = error.pointer.clone();
             self.report(error.clone().diagnostic(), &pointer);

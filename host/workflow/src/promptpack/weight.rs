@@ -50,7 +50,8 @@ pub(super) fn check(pack: &Pack) -> Result<(), String> {
 fn uses(pack: &Pack) -> HashMap<&str, usize> {
     let mut uses = HashMap::new();
     let states = pack.workflow.iter().flat_map(|workflow| workflow.states.values()).map(|state| &state.prompt_task);
-    let steps = pack.compositions.values().flat_map(|composition| composition.all_steps()).map(|step| &step.prompt_task);
+    let steps =
+        pack.compositions.values().flat_map(|composition| composition.all_steps()).map(|step| &step.prompt_task);
     for key in states.chain(steps) {
         *uses.entry(key.as_str()).or_insert(0) += 1;
     }

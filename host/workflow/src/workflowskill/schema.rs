@@ -53,8 +53,9 @@ fn collapse_steps(issues: &mut Vec<Issue>, read: &WorkflowRead) {
     let broken: HashSet<&str> = read.broken_steps.iter().map(String::as_str).collect();
     // What a step input says of its `default` is said whatever else is wrong with the step.
     let defaults = issues.iter().filter(|issue| is_default(issue));
-    let printed: HashSet<String> =
-        defaults.filter_map(|issue| step_of(&issue.path).filter(|step| broken.contains(step)).map(str::to_owned)).collect();
+    let printed: HashSet<String> = defaults
+        .filter_map(|issue| step_of(&issue.path).filter(|step| broken.contains(step)).map(str::to_owned))
+        .collect();
     let mut seen = HashSet::new();
     issues.retain_mut(|issue| {
         let Some(step) = step_of(&issue.path).filter(|step| broken.contains(step)).map(str::to_owned) else {
@@ -239,10 +240,7 @@ impl Reader {
         let outer = Place { node, path };
         let mut ordered: Vec<&Entry> = entries.iter().collect();
         ordered.sort_by_key(|entry| js::integer_key(&entry.key).map_or(u64::MAX, u64::from));
-        ordered
-            .into_iter()
-            .filter_map(|entry| self.field(entry, outer.below(&entry.key), known, value_key))
-            .collect()
+        ordered.into_iter().filter_map(|entry| self.field(entry, outer.below(&entry.key), known, value_key)).collect()
     }
 
     fn field(&mut self, entry: &Entry, path: String, known: &[&str], value_key: &str) -> Option<Field> {
@@ -423,7 +421,11 @@ impl Reader {
         let place = Place { node, path };
         let id = self.text(&place, "id", true, true);
         if let Some(id) = id.as_ref().filter(|id| id.text.len() > MAX_NAME_BYTES) {
-            self.refine(place.below("id"), format!("Too big: expected string to have <={MAX_NAME_BYTES} bytes"), id.span);
+            self.refine(
+                place.below("id"),
+                format!("Too big: expected string to have <={MAX_NAME_BYTES} bytes"),
+                id.span,
+            );
         }
         let kind = self.one_of(&place, "type", &["tool", "transform", "conditional", "exit"]);
         let kind = kind.as_ref().map_or("", |kind| kind.text.as_ref());
