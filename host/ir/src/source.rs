@@ -66,7 +66,11 @@ impl SourceFile {
         let characters = text
             .as_bytes()
             .chunks(STRIDE)
-            .map(|chunk| std::mem::replace(&mut before, before + characters_in(chunk)))
+            .map(|chunk| {
+                let here = before;
+                before += characters_in(chunk);
+                here
+            })
             .collect();
         Self { name: name.into(), text, line_starts, characters }
     }
