@@ -755,3 +755,47 @@ fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_
     assert_eq!(answers[2]["structuredContent"]["status"], "completed");
     assert!(answers[2]["_meta"]["opcell/run"].is_string());
 }
+
+#[test]
+fn what_was_consented_to_is_what_is_started_after_a_restart_of_the_child_and_of_the_server() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| folder.path().join(name);
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared");
+    let program = fs::read_to_string(shared.join("mcp/server.sh")).unwrap();
+    // It leaves its process ID, so that it can be ended as by an accident.
+    let honest = format!("echo $$ > ../pid\n{program}");
+    fs::create_dir(at("srv")).unwrap();
+    fs::write(at("srv/server.sh"), &honest).unwrap();
+    fs::copy(shared.join("find-notes/w.yaml"), at("w.yaml")).unwrap();
+    let project = "workflows = [\".\"]\n[journal]\npath = \"runs.db\"\n[mcp.notes]\ncommand = [\"sh\", \"server.sh\"]\n\
+                   directory = \"srv\"\n[tools]\nfind_notes = { mcp = \"notes\", tool = \"search\" }\n";
+    fs::write(at("opcell.toml"), project).unwrap();
+    let allowed = || {
+        let status = opcell(folder.path()).env("HOME", home.path()).arg("trust").stdout(Stdio::null()).status();
+        assert!(status.unwrap().success());
+    };
+    let start = || Server::start_as(folder.path(), home.path());
+    let run = |server: &Server, run: &str, status: &str| {
+        server.post("/v1/default/runs", &[], &json!({"workflow": "w", "input": {}, "run": run}));
+        server.wait_for(run, status)
+    };
+    allowed();
+    let server = start();
+    run(&server, "honest", "completed");
+    let pid = fs::read_to_string(at("pid")).unwrap();
+    fs::write(at("srv/server.sh"), format!("touch ../pwned\n{honest}")).unwrap();
+    assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
+    let refused = run(&server, "changed", "failed");
+    assert!(refused["message"].as_str().unwrap().contains("has changed since its start was allowed"), "{refused}");
+    assert_eq!(server.terminate(), Some(0));
+    let again = opcell(folder.path()).env("HOME", home.path()).args(["serve", "--listen", "127.0.0.1:0"]).output();
+    let again = again.unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && said.contains("the program has changed"), "{said}");
+    assert!(!at("pwned").exists(), "a program that was not consented to was started");
+    // What is consented to now is started.
+    allowed();
+    let server = start();
+    run(&server, "allowed", "completed");
+    assert!(at("pwned").exists());
+}

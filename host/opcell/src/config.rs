@@ -52,7 +52,7 @@ use tools::{McpServer, ToolTarget};
 pub const FILE_NAME: &str = "opcell.toml";
 
 /// The most that is read of a project file.
-pub const MAX_BYTES: u64 = 4 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;
 
 /// The places at which a file sets limits, by their keys.
 pub(crate) type LimitSpans = BTreeMap<&'static str, Span>;

@@ -12,6 +12,7 @@ mod cost;
 mod dialect;
 mod graph;
 mod integers;
+pub mod json;
 mod patterns;
 mod plain;
 #[cfg(test)]

@@ -50,6 +50,9 @@ impl Default for TenantLimits {
     }
 }
 
+/// Documents of one tenant's requests that are compiled at a time: one of some megabytes takes a second.
+const COMPILING: usize = 2;
+
 /// The project of a tenant, as whoever runs the server reads it.
 pub trait Project: Send + Sync {
     /// The project as it is now, read as at the start of the server. Asks no one anything; may block.
@@ -79,6 +82,8 @@ pub struct Tenant {
     pub(crate) started: Arc<Semaphore>,
     pub(crate) calls: Semaphore,
     pub(crate) readers: Arc<Semaphore>,
+    /// Documents of requests that are compiled at a time.
+    pub(crate) compiling: Arc<Semaphore>,
     pub(crate) triggers: Vec<Trigger>,
     /// Held by whoever writes the project file.
     pub(crate) writing: AsyncMutex<()>,
@@ -112,6 +117,7 @@ impl Tenant {
             started: Arc::new(Semaphore::new(limits.started_runs)),
             calls: Semaphore::new(limits.calls),
             readers: Arc::new(Semaphore::new(limits.readers)),
+            compiling: Arc::new(Semaphore::new(COMPILING)),
             triggers: Vec::new(),
             writing: AsyncMutex::default(),
             unsent: threads::unsent(),

@@ -14,7 +14,7 @@ use crate::{
 use opcell_ir::{
     checks,
     compiled::Compiled,
-    diagnostic::{Diagnostic, Severity, did_you_mean},
+    diagnostic::{self, Diagnostic, Severity, did_you_mean},
     ir::{PathSegment, Projection, SourceRef, WorkflowIr},
     source::{SourceFile, SourceMap, Span},
     validate,
@@ -79,7 +79,13 @@ fn says_ir(text: &str) -> bool {
 /// Compiles a document of any language.
 #[must_use]
 pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
-    opcell_types::suggest::bounded(|| compile_as(Language::of(source), source, companions))
+    described(|| compile_as(Language::of(source), source, companions))
+}
+
+/// Compiles within the bounds of suggestions and of findings.
+fn described(compile: impl FnOnce() -> Compiled) -> Compiled {
+    let compiled = opcell_types::suggest::bounded(|| diagnostic::bounded(compile));
+    Compiled { diagnostics: diagnostic::listed(compiled.diagnostics), ..compiled }
 }
 
 fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn Companions) -> Compiled {
@@ -106,7 +112,7 @@ fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn 
 #[must_use]
 pub fn compile_prompt(source: &SourceFile, companions: &dyn Companions, prompt: &str) -> Compiled {
     if Language::of(source) == Some(Language::PromptPack) {
-        return promptpack::compile_prompt(source, companions, prompt);
+        return described(|| promptpack::compile_prompt(source, companions, prompt));
     }
     let message = format!("`{}` is not a PromptPack, and has no prompts to choose from", source.name());
     refused(Diagnostic::error("not-a-pack", message))

@@ -37,7 +37,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             let digits = String::from_utf8_lossy(bytes.get(place).unwrap_or_default());
             return Err(Problem::bad_request("invalid-body", rounded_message(&digits)));
         }
-        serde_json::from_slice(&bytes)
+        opcell_schema::json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| Problem::bad_request("invalid-body", format!("the body is not what is expected: {error}")))
     }

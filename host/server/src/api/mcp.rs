@@ -15,6 +15,7 @@ use axum::{
     http::{Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use opcell_schema::json::{MAX_VALUES, values_in};
 use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     ErrorData,
@@ -206,6 +207,9 @@ pub(super) async fn mcp(
 fn refusal(body: &[u8]) -> Option<Response> {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Err(error) => ErrorData::parse_error(format!("the message is not JSON: {error}"), None),
+        Ok(_) if values_in(body) > MAX_VALUES => {
+            ErrorData::invalid_request(format!("a message has at most {MAX_VALUES} values"), None)
+        }
         Ok(_) => match rounded_integer(body) {
             Some(place) => {
                 let digits = String::from_utf8_lossy(body.get(place).unwrap_or_default());

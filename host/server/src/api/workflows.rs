@@ -17,10 +17,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use opcell::{Rejected, Severity, Workflow, document, report};
-use opcell_ir::diagnostic::did_you_mean;
+use opcell_ir::diagnostic::{did_you_mean, listed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use utoipa::{IntoParams, ToSchema};
 
 /// A workflow in a list.
@@ -171,15 +177,45 @@ pub struct Checked {
     findings: Vec<Json_>,
 }
 
-async fn compiled(body: DocumentBody) -> Result<document::Document, Problem> {
+/// Compiles a document, and then does something with it, away from the threads that answer other requests. Few
+/// documents of a tenant are compiled at a time; the work for a request whose client has gone is not begun.
+async fn compiled<T: Send + 'static>(
+    tenant: &Tenant,
+    body: DocumentBody,
+    then: impl FnOnce(document::Document) -> T + Send + 'static,
+) -> Result<T, Problem> {
     // What a document names beside itself does not concern someone who sends a text.
     let plain = Path::new(&body.name).file_name().is_some_and(|name| name == body.name.as_str());
     if !plain {
         let detail = format!("`{}` is not a file name", shown(&body.name));
         return Err(Problem::bad_request("invalid-name", detail).remedy("send a name such as `triage.edn`"));
     }
-    let work = tokio::task::spawn_blocking(move || document::compile(Path::new(&body.name), body.text)).await;
-    work.map_err(|_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-compiled", "compiling was abandoned"))
+    let abandoned = || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-compiled", "compiling was abandoned");
+    let room = tenant.compiling.clone().acquire_owned().await.map_err(|_| abandoned())?;
+    let wanted = Wanted::default();
+    let asks = wanted.0.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        // The place of a work that cannot be stopped is free when it has ended, and not when its client has gone.
+        let _room = room;
+        let compiled = asks.load(Ordering::Relaxed).then(|| document::compile(Path::new(&body.name), body.text));
+        compiled.filter(|_| asks.load(Ordering::Relaxed)).map(then)
+    });
+    work.await.ok().flatten().ok_or_else(abandoned)
+}
+
+/// `true` while a request waits for its answer.
+struct Wanted(Arc<AtomicBool>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Checks a document without keeping it.
@@ -190,29 +226,31 @@ pub(super) async fn check(
     Running(admitted): Running,
     Body(body): Body<DocumentBody>,
 ) -> Result<Json<Checked>, Problem> {
-    let document = compiled(body).await?;
-    let source = document.source.clone();
     let host = admitted.tenant.host.now();
-    // Away from the threads that answer other requests.
-    let check = move || {
+    let check = move |document: document::Document| {
+        let source = document.source.clone();
         let mut findings = document.diagnostics.clone();
         if let Ok(workflow) = Workflow::of(document) {
             findings.extend(host.check(&workflow));
         }
-        findings
+        let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+        let findings = listed(findings).iter().map(|finding| report::to_json(Some(&source), finding)).collect();
+        Checked { ok, findings }
     };
-    let abandoned = |_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-checked", "the check was abandoned");
-    let findings = tokio::task::spawn_blocking(check).await.map_err(abandoned)?;
-    let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
-    let findings = findings.iter().map(|finding| report::to_json(Some(&source), finding)).collect();
-    Ok(Json(Checked { ok, findings }))
+    compiled(&admitted.tenant, body, check).await.map(Json)
 }
 
 /// Compiles a document to the execution model without keeping it.
 #[utoipa::path(post, path = "/v1/{tenant}/compile", tag = "workflows", params(("tenant" = String, Path)),
     request_body = DocumentBody, responses(
     (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn compile(Running(_): Running, Body(body): Body<DocumentBody>) -> Result<Json<Json_>, Problem> {
-    let workflow = Workflow::of(compiled(body).await?)?;
-    Ok(Json(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default()))
+pub(super) async fn compile(
+    Running(admitted): Running,
+    Body(body): Body<DocumentBody>,
+) -> Result<Json<Json_>, Problem> {
+    let compile = |document| -> Result<Json_, Rejected> {
+        let workflow = Workflow::of(document)?;
+        Ok(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default())
+    };
+    Ok(Json(compiled(&admitted.tenant, body, compile).await??))
 }

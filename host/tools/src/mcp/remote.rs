@@ -161,9 +161,12 @@ impl Checked {
         let mut begin = Vec::new();
         if status.is_success() && !kind.starts_with(JSON) {
             // Servers also send events as something else, or say nothing about them.
-            while begin.trim_ascii_start().is_empty() && begin.len() <= self.most {
+            let mut is_blank = true;
+            while is_blank && begin.len() <= self.most {
                 let Some(chunk) = bytes.next().await else { break };
-                begin.extend_from_slice(&chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?);
+                let chunk = chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?;
+                is_blank = chunk.trim_ascii_start().is_empty();
+                begin.extend_from_slice(&chunk);
             }
             if kind.starts_with(EVENTS) || looks_like_events(&begin) {
                 let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();

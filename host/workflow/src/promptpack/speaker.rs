@@ -113,12 +113,16 @@ fn tokens(template: &str) -> impl Iterator<Item = &str> {
 
 /// Tokens that neither the prompt nor the workflow gives a meaning: every run must give them.
 pub(super) fn undeclared<'t>(prompt: &Prompt, template: &'t str) -> BTreeSet<&'t str> {
-    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let declared = declared_names(prompt);
     tokens(template)
         .map(str::trim)
         .filter(|name| !name.starts_with("artifacts.") && !name.starts_with(FRAGMENTS) && *name != "workflow_context")
         .filter(|name| !declared.contains(name))
         .collect()
+}
+
+fn declared_names(prompt: &Prompt) -> BTreeSet<&str> {
+    prompt.variables.iter().map(|variable| variable.name.as_str()).collect()
 }
 
 /// The fragments that a template, whose fragments are in place, names and the pack does not have.
@@ -222,7 +226,7 @@ pub(super) fn default_of(variable: &Variable) -> Option<Value> {
 /// # Errors
 /// When fragments never end.
 pub(super) fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, String> {
-    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let declared = declared_names(prompt);
     let mut text = prompt.system_template.clone();
     for _ in 0..MAX_FRAGMENT_DEPTH {
         let mut changed = false;

@@ -41,7 +41,7 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
 fn json(text: &str, what: &str) -> Result<Value, Problem> {
     // Whoever sends it may have longer integers: they arrive as texts of their digits.
     let exact = with_exact_integers(text.trim_start_matches('\u{feff}').as_bytes());
-    Value::from_json_slice(&exact).map_err(|error| {
+    opcell_schema::json::from_slice(&exact).map_err(|error| {
         Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
             .remedy("choose `application/json` as the content type in the sender's settings")
     })
