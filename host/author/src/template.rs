@@ -83,7 +83,7 @@ fn write_all(
 }
 
 /// Writes a file below a folder, with the folders above it.
-fn put(folder: &Folder, relative: &Path, contents: &[u8]) -> Result<(), AuthorError> {
+pub(crate) fn put(folder: &Folder, relative: &Path, contents: &[u8]) -> Result<(), AuthorError> {
     let path = folder.path().join(relative);
     let (above, name) = (relative.parent().unwrap_or(Path::new("")), relative.file_name().unwrap_or_default());
     let made = folder.make_below(above, Readers::Shared);
