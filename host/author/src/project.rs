@@ -15,7 +15,7 @@ pub const FILE: &str = "plugin.toml";
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// What a plugin may ask for of a directory.
+/// Values of `access`.
 const ACCESS: [&str; 2] = ["read", "read-write"];
 
 /// The keys of `[limits]`. The sandbox, which this crate does not know, has the same; a test of the command line holds

@@ -35,7 +35,7 @@ impl SourceMap {
         Some(Self { sources: sources.collect(), lines: lines(map.get("mappings")?.as_str()?)? })
     }
 
-    /// What the SDK reads: each line by itself, so that it looks at no other.
+    /// The form that the SDK reads: each line by itself, so that it looks at no other.
     pub(crate) fn to_json(&self) -> Value {
         let line = |segments: &Vec<Segment>| {
             let texts =

@@ -36,7 +36,7 @@ pub(crate) fn backtrace(error: &wasmtime::Error) -> Vec<String> {
     names.iter().map(name).collect()
 }
 
-/// Whether a trap is what a compiler's own stack ends with when it is used up: an access below the first address, or
+/// Returns `true` if a trap is the end of a compiler's own stack that is used up: an access below the first address, or
 /// out of bounds somewhere in a deep recursion.
 pub(crate) fn is_stack_overflow(trap: Trap, error: &wasmtime::Error) -> bool {
     if trap != Trap::MemoryOutOfBounds {

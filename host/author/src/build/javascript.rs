@@ -17,14 +17,14 @@ use std::{
     process::Command,
 };
 
-/// What takes the clock of the machine out of the snapshot of the interpreter.
+/// The program that takes the clock of the machine out of the snapshot of the interpreter.
 pub(super) const FAKETIME: &str = "faketime";
 
 /// The moment and the seed of every build under it: any would do, and must stay the same.
 const MOMENT: [&str; 2] = ["-f", "2024-01-01 00:00:00"];
 const SEED: &str = "0x6F7063656C6C0001";
 
-/// Where a plugin's folder has its own bundler.
+/// The bundler that a plugin's folder brings along.
 pub(super) const ESBUILD: &str = "node_modules/.bin/esbuild";
 
 /// The largest bundle and the largest map that are read.
@@ -33,7 +33,7 @@ const MAX_BUNDLE: u64 = 64 << 20;
 /// The bundle's name in the folder of scratch files, by which the engine's stacks name it.
 const BUNDLE: &str = "bundle.js";
 
-/// What the engine's own world is: the contract, and what the SDK needs for the language's globals.
+/// The world of the engine: the contract, and the interfaces of which the SDK makes the language's globals.
 const WORLD: &str = include_str!("../../wit-javascript/world.wit");
 const WASI: [(&str, &str); 3] = [
     ("deps/wasi-random/random.wit", include_str!("../../wit-javascript/random.wit")),

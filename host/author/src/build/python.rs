@@ -55,7 +55,7 @@ pub(super) fn componentize(project: &Project, tool: &Path, scratch: &Folder) -> 
     Ok(output)
 }
 
-/// Where the packages of the plugin's virtual environment are, relative to its folder.
+/// The package folders of the plugin's virtual environment, relative to its folder.
 fn site_packages(folder: &Path) -> Vec<PathBuf> {
     let versions = fs::read_dir(folder.join(".venv/lib")).into_iter().flatten();
     let mut found: Vec<PathBuf> = versions
@@ -66,7 +66,7 @@ fn site_packages(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What the tool says, with the names of the plugin's own files, without the tool's own frames; and what helps.
+/// The tool's messages with the names of the plugin's own files, without its own frames; and a line that helps.
 fn explained(messages: &str, places: &[(String, String)], sites: &[PathBuf]) -> String {
     // The same error follows once more, and then the frames of the tool.
     let end = ["\nCaused by:", "\nStack backtrace:"].iter().filter_map(|mark| messages.find(mark)).min();
@@ -115,7 +115,7 @@ fn quoted_after<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     text.rsplit_once(mark).and_then(|(_, after)| after.split('\'').next())
 }
 
-/// Whether a package's folder has libraries of the machine.
+/// Returns `true` if a package's folder has libraries of the machine.
 fn has_native_code(package: &Path) -> bool {
     let (mut pending, mut seen) = (vec![package.to_owned()], 0);
     while let Some(folder) = pending.pop() {

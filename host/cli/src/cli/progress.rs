@@ -317,7 +317,7 @@ impl StepProgress {
         }
     }
 
-    /// What explains the cells that failed: all of them if everything is wanted, else the last few.
+    /// The lines that explain the cells that failed: all of them if everything is wanted, else the last few.
     fn reasons(&self) -> Vec<String> {
         let cells = self.receipts.iter().filter_map(|receipt| cell_of(receipt));
         let shown: Vec<&Value> = cells.filter(|cell| self.verbose || reasons::failed(cell)).collect();
