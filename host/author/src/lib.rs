@@ -29,6 +29,8 @@ mod source_map;
 
 pub mod sbom;
 
+pub mod schemas;
+
 mod build;
 
 pub use build::{Built, Profile, build, componentize, tools_of_folder};

@@ -273,6 +273,21 @@ memory = "16 MiB"
 "#;
 
     #[test]
+    fn the_published_schema_has_the_keys_that_are_read() {
+        let schema: Value = serde_json::from_str(crate::schemas::PLUGIN).unwrap();
+        let keys = |of: &Value| of["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let parts = &schema["properties"];
+        assert_eq!(keys(&schema), ["plugin", "build", "capabilities", "limits"]);
+        assert_eq!(keys(&parts["limits"]), LIMITS);
+        assert_eq!(keys(&parts["plugin"]), ["name", "version", "description", "license"]);
+        assert_eq!(keys(&parts["capabilities"]["properties"]["files"]["items"]), ["name", "access", "reason"]);
+        assert_eq!(
+            parts["capabilities"]["properties"]["files"]["items"]["properties"]["access"]["enum"],
+            json!(ACCESS)
+        );
+    }
+
+    #[test]
     fn a_whole_file_becomes_a_manifest() {
         let project = read(WHOLE).unwrap();
         assert_eq!((project.language, project.source.to_str()), (Language::Python, Some("src/plugin.py")));

@@ -1,6 +1,6 @@
 //! New plugins: every file of a folder that builds, passes its cases and runs as it is.
 
-use crate::{AuthorError, Language, project::is_name};
+use crate::{AuthorError, Language, project::is_name, schemas};
 use include_dir::{Dir, include_dir};
 use opcell_types::files::{Folder, Readers};
 use std::path::{Path, PathBuf};
@@ -51,6 +51,11 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
         if let Some(part) = SDK.get_dir(from) {
             write_all(part, Path::new(from), &made, Path::new(to), None, &mut written)?;
         }
+    }
+    for (name, schema) in [("case.schema.json", schemas::CASE), ("plugin.schema.json", schemas::PLUGIN)] {
+        let relative = Path::new("sdk").join(name);
+        put(&made, &relative, schema.as_bytes())?;
+        written.push(relative);
     }
     written.sort();
     Ok(written)

@@ -2,9 +2,9 @@
 
 use crate::cli::{Exit, Failure, Global, Terminal};
 use opcell::{http::request::FetchRequest, report::printable};
+use opcell_ir::Diagnostic;
 use opcell_session::tools::descriptions;
 use opcell_types::suggest::did_you_mean;
-use opcell_ir::Diagnostic;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -60,8 +60,8 @@ fn all() -> Vec<HostTool> {
         more: Some(&HTTP_FETCH),
     };
     let of_sessions = descriptions().into_iter().map(|tool| HostTool {
-        name: tool.name.to_string(),
-        description: tool.description.to_string(),
+        name: tool.name,
+        description: tool.description,
         arguments: serde_json::to_value(&tool.parameters).unwrap_or_default(),
         more: None,
     });
@@ -69,6 +69,7 @@ fn all() -> Vec<HostTool> {
 }
 
 /// The whole reference.
+#[cfg(test)]
 pub fn page() -> String {
     let mut page = "# Host tools\n\nWhat the host itself offers, as `opcell tools show NAME` prints it. A plugin calls \
                     `http.fetch` once it has asked for it in `plugin.toml` and the operator has granted it; the tools over \
