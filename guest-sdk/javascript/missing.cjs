@@ -66,5 +66,13 @@ const KNOWN = {
   perf_hooks: { performance },
 };
 
-/** The module of a name. It is an object whose prototype answers, since the bundler copies what an object has itself. */
-module.exports = (name) => Object.create(members(name, KNOWN[name] ?? {}));
+/**
+ * The module of a name: a function, as some of Node's modules are one, that refuses to be called. Its prototype answers
+ * for its members, since the bundler copies what an object has itself.
+ */
+module.exports = (name) => {
+  const module = function () {
+    throw new Error(`a plugin has no \`${name}\`: ${insteadOf(name)}`);
+  };
+  return Object.setPrototypeOf(module, members(name, KNOWN[name] ?? {}));
+};

@@ -35,11 +35,18 @@ impl SourceMap {
         Some(Self { sources: sources.collect(), lines: lines(map.get("mappings")?.as_str()?)? })
     }
 
-    /// The form that the SDK reads: each line by itself, so that it looks at no other.
+    /// The form that the SDK reads: each line by itself, so that it looks at no other. It becomes part of the component:
+    /// of packages, only the lines are kept.
     pub(crate) fn to_json(&self) -> Value {
+        let of_package = |segment: &Segment| {
+            let source = usize::try_from(segment.source).ok().and_then(|source| self.sources.get(source));
+            source.is_none_or(|source| source.starts_with("node_modules/"))
+        };
         let line = |segments: &Vec<Segment>| {
+            let mut first = true;
+            let kept = segments.iter().filter(|segment| std::mem::take(&mut first) || !of_package(segment));
             let texts =
-                segments.iter().map(|one| format!("{}:{}:{}:{}", one.at, one.source, one.line + 1, one.column + 1));
+                kept.map(|one| format!("{}:{}:{}:{}", one.at, one.source, one.line + 1, one.column + 1));
             texts.collect::<Vec<_>>().join(",")
         };
         json!({"sources": self.sources, "lines": self.lines.iter().map(line).collect::<Vec<_>>()})
@@ -147,6 +154,12 @@ mod tests {
     fn the_sdk_gets_each_line_by_itself() {
         let map = SourceMap::parse(MAP).unwrap();
         assert_eq!(map.to_json(), json!({"sources": ["src/a.js", "src/b.js"], "lines": ["0:0:1:1", "2:1:10:5"]}));
+        // Two segments of one line: both of the author's own source, one of a package.
+        let of = |source: &str| {
+            let text = format!(r#"{{"sources":["../../{source}"],"mappings":"AAAA,CAAC"}}"#);
+            SourceMap::parse(&text).unwrap().to_json()["lines"][0].clone()
+        };
+        assert_eq!((of("src/a.js"), of("node_modules/b/c.js")), (json!("0:0:1:1,1:0:1:2"), json!("0:0:1:1")));
     }
 
     #[test]
