@@ -41,7 +41,7 @@ pub struct Built {
     pub bytes: Vec<u8>,
     /// `true` if it was there already, made from the same inputs.
     pub reused: bool,
-    /// Why a build from nothing has another digest; none if it has the same one.
+    /// Why a clean build gets a different digest; none if it has the same one.
     pub varies: Option<&'static str>,
 }
 

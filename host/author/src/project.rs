@@ -310,7 +310,7 @@ memory = "16 MiB"
             ),
             ("reason = \"reads the names\"\n", "", ":15:1: `reason` is missing here"),
             ("\"python\"", "\"perl\"", ":9:12: `perl` is not a language"),
-            ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` cannot name a plugin"),
+            ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` is not a valid plugin name"),
             ("\"python\"", "\"python\"\nsource = \"../x.py\"", ":10:10: `../x.py` leads out"),
             ("[[capabilities.tools]]", "[capabilities.tools]", "each request is a table of its own"),
         ] {

@@ -219,7 +219,7 @@ fn a_build_that_varies_says_so_and_why() {
     }
     let output = place.opcell("my-plugin", &["plugin", "build"]);
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("a build from nothing has another digest: "), "{said}");
+    assert!(output.status.success() && said.contains("a clean build gets a different digest: "), "{said}");
 }
 
 #[test]

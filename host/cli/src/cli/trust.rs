@@ -133,7 +133,7 @@ impl Asked {
         let project = opcell::report::printable(&self.project.display().to_string()).into_owned();
         match self.trusted.knows(&self.project) && !self.is_allowed() {
             true => format!("{project} asks for something else than you allowed (new lines are marked `+`):"),
-            false => format!("{project} asks for what reaches outside of its folder:"),
+            false => format!("{project} asks for access outside its folder:"),
         }
     }
 

@@ -50,10 +50,10 @@ pub struct TestArgs {
     /// `last`.
     #[arg(long, value_name = "RUN", requires = "step", conflicts_with_all = ["no_build", "watch", "update", "junit"])]
     from_journal: Option<String>,
-    /// Of `--from-journal`: the step whose call becomes a case.
+    /// With `--from-journal`: the step whose call becomes a case.
     #[arg(long, value_name = "NAME", requires = "from_journal")]
     step: Option<String>,
-    /// Of `--from-journal`: which of the step's recorded calls, from 1; the last one if omitted.
+    /// With `--from-journal`: which of the step's recorded calls, from 1; the last one if omitted.
     #[arg(long, value_name = "N", requires = "from_journal")]
     call: Option<usize>,
     #[command(flatten)]
