@@ -45,8 +45,7 @@ impl SourceMap {
         let line = |segments: &Vec<Segment>| {
             let mut first = true;
             let kept = segments.iter().filter(|segment| std::mem::take(&mut first) || !of_package(segment));
-            let texts =
-                kept.map(|one| format!("{}:{}:{}:{}", one.at, one.source, one.line + 1, one.column + 1));
+            let texts = kept.map(|one| format!("{}:{}:{}:{}", one.at, one.source, one.line + 1, one.column + 1));
             texts.collect::<Vec<_>>().join(",")
         };
         json!({"sources": self.sources, "lines": self.lines.iter().map(line).collect::<Vec<_>>()})

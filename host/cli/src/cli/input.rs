@@ -157,7 +157,7 @@ fn by_schema(schema: &serde_json::Value, key: &str, text: &str) -> Value {
         value if value.is_nullish() => *name == "null",
         _ => true,
     };
-    if types.contains(&"string") && !types.iter().any(|name| fits(name)) { Value::from(text) } else { value }
+    if types.contains(&"string") && !types.iter().any(fits) { Value::from(text) } else { value }
 }
 
 fn pairs(parts: &[String], value: impl Fn(&str, &str) -> Value) -> Result<Value, Rejected> {
