@@ -345,7 +345,7 @@ fn a_failed_call_shows_the_panic_with_its_place_the_log_and_the_stack_that_was_u
     let source = folder.join("src/lib.rs");
     let text = fs::read_to_string(&source).unwrap();
     let greeting = text.lines().find(|line| line.contains("format!(\"Hello")).unwrap().to_owned();
-    let hurt = "opcell_sdk::log::info(\"deep\");\n    let depth = dive(name.len() as u64 + 100_000);\n    \
+    let hurt = "opcell_sdk::log!(info, \"deep\");\n    let depth = dive(name.len() as u64 + 100_000);\n    \
                 if depth == 1 { panic!(\"too deep\") }\n";
     let dive = "\n#[inline(never)]\nfn dive(n: u64) -> u64 {\n    let kept = std::hint::black_box([n; 64]);\n    \
                 if n == 0 { 0 } else { dive(n - 1) + kept[(n % 64) as usize] }\n}\n";
