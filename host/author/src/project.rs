@@ -15,6 +15,10 @@ pub const FILE: &str = "plugin.toml";
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 10;
 
+/// Characters of a description, of which a host takes no more. Models read it in every session of a project that has the
+/// plugin.
+const MAX_DESCRIPTION: usize = 300;
+
 /// Values of `access`.
 const ACCESS: [&str; 2] = ["read", "read-write"];
 
@@ -131,7 +135,13 @@ impl Reader<'_> {
         manifest.insert("version".to_owned(), json!(self.text_of(plugin, "version")?));
         for key in ["description", "license"] {
             if plugin.contains_key(key) {
-                manifest.insert(key.to_owned(), json!(self.text_of(plugin, key)?));
+                let text = self.text_of(plugin, key)?;
+                if text.chars().count() > MAX_DESCRIPTION || text.contains(char::is_control) {
+                    let span = plugin.get(key).and_then(Item::span);
+                    let message = format!("`{key}`: expected one line of at most {MAX_DESCRIPTION} characters; models read it");
+                    return Err(self.error(span, message));
+                }
+                manifest.insert(key.to_owned(), json!(text));
             }
         }
         if let Some(item) = root.get("capabilities") {
@@ -301,6 +311,7 @@ memory = "16 MiB"
         for (from, to, expected) in [
             ("[limits]", "[limit]", ":24:2: unknown key `limit`"),
             ("[limits]", "[limit]", "did you mean `limits`?"),
+            ("\"Greets\"", "\"\"\"One.\nTwo.\"\"\"", ":5:15: `description`: expected one line"),
             ("memory =", "memry =", ":25:1: unknown key `memry`"),
             ("memory =", "memry =", "did you mean `memory`?"),
             (

@@ -172,6 +172,9 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
     }
     let version = manifest.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     terminal.line(&opcell::report::printable(&format!("added {}{version} from {}", added.name, added.value)))?;
+    if let Some(description) = &manifest.description {
+        terminal.line(&opcell::report::printable(&format!("models of the project read about it: {description}")))?;
+    }
     match (&added.locked.publisher, &added.locked.source) {
         (Some(key), _) => terminal.line(&format!("publisher {key}, pinned in opcell.lock"))?,
         (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
