@@ -138,7 +138,8 @@ impl Reader<'_> {
                 let text = self.text_of(plugin, key)?;
                 if text.chars().count() > MAX_DESCRIPTION || text.contains(char::is_control) {
                     let span = plugin.get(key).and_then(Item::span);
-                    let message = format!("`{key}`: expected one line of at most {MAX_DESCRIPTION} characters; models read it");
+                    let message =
+                        format!("`{key}`: expected one line of at most {MAX_DESCRIPTION} characters; models read it");
                     return Err(self.error(span, message));
                 }
                 manifest.insert(key.to_owned(), json!(text));
