@@ -23,11 +23,17 @@ pub mod component;
 
 mod inputs;
 
+mod process;
+
+mod source_map;
+
 pub mod sbom;
+
+pub mod schemas;
 
 mod build;
 
-pub use build::{Built, Profile, build, componentize, tool_of_folder};
+pub use build::{Built, Profile, build, componentize, tools_of_folder};
 pub use error::AuthorError;
 pub use inputs::sources;
 pub use language::Language;

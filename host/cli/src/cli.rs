@@ -24,6 +24,7 @@ mod passing;
 mod plugin;
 mod progress;
 mod prompt;
+mod reasons;
 mod receipts;
 #[cfg(test)]
 mod reference;

@@ -38,6 +38,7 @@ mod cell;
 mod exports;
 mod schedule;
 mod state;
+mod trap;
 mod typed;
 
 mod budget;

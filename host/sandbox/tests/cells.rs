@@ -263,6 +263,30 @@ async fn deep_recursion_is_a_stack_overflow_of_the_guest_and_not_of_the_host() {
 }
 
 #[tokio::test]
+async fn a_fault_below_the_first_address_is_a_stack_that_is_used_up() {
+    let below = Guest::invoke("(drop (i32.load (i32.const -64))) (unreachable)");
+    assert_eq!(kind(&run(&below, "{}").await), "stack-overflow");
+    let elsewhere = Guest::invoke("(drop (i32.load (i32.const 0x40000000))) (unreachable)");
+    assert_eq!(kind(&run(&elsewhere, "{}").await), "trap");
+}
+
+#[tokio::test]
+async fn a_trap_names_the_functions_that_led_to_it_and_a_limit_its_key() {
+    let guest = Guest::invoke("(call $outer) (unreachable)")
+        .with("(func $inner (unreachable)) (func $outer (call $inner) (nop))");
+    let done = run(&guest, "{}").await;
+    assert_eq!(
+        done.receipt.backtrace.get(..2),
+        Some(&["inner".to_owned(), "outer".to_owned()][..]),
+        "{:?}",
+        done.receipt
+    );
+    assert_eq!(done.receipt.limit, None);
+    let grumpy = Guest::invoke("(drop (memory.grow (i32.const 60000))) (unreachable)");
+    assert_eq!(run(&grumpy, "{}").await.receipt.limit.as_deref(), Some("memory"));
+}
+
+#[tokio::test]
 async fn traps_keep_their_code_and_a_panic_its_message() {
     let done = run(&Guest::invoke("(i32.div_u (i32.const 1) (i32.const 0))"), "{}").await;
     assert_eq!(kind(&done), "trap");

@@ -96,6 +96,21 @@ pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<SessionToo
     tools
 }
 
+/// Every tool over files as models see it, for reference pages. None of them can be called through this.
+#[must_use]
+pub fn descriptions() -> Vec<ToolDescription> {
+    let files = Arc::new(files::Files { roots: FileRoots::default(), skills: Arc::default() });
+    let tools = [
+        files::read(&files),
+        files::ls(&files),
+        search::glob(&files),
+        search::grep(&files),
+        files::write(&files),
+        files::edit(&files),
+    ];
+    tools.into_iter().map(|tool| tool.description).collect()
+}
+
 /// A tool's failure, as the model sees it.
 fn failure(reason: &str, message: impl Into<String>) -> Failure {
     Failure::host(reason, message)

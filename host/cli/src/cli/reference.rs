@@ -1,4 +1,4 @@
-//! The references of the documentation: `docs/commands.md`, `docs/configuration.md` and `docs/http.md`, made of the
+//! The references of the documentation: `docs/commands.md`, `docs/configuration.md`, `docs/http.md` and `docs/tools.md`, made of the
 //! descriptions that the command line, the reader of project files and the server have themselves, so that they say what
 //! the program does.
 //!
@@ -348,7 +348,12 @@ fn kind(schema: &Value, node: &Value) -> String {
 
 #[test]
 fn the_references_of_the_documentation_say_what_the_program_does() {
-    let pages = [("commands.md", commands()), ("configuration.md", configuration()), ("http.md", http::page())];
+    let pages = [
+        ("commands.md", commands()),
+        ("configuration.md", configuration()),
+        ("http.md", http::page()),
+        ("tools.md", super::tools::show::page()),
+    ];
     for (name, made) in pages {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite") {

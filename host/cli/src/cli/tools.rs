@@ -1,6 +1,7 @@
 //! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
 
 mod accepted;
+pub mod show;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::Subcommand;
@@ -17,6 +18,13 @@ pub enum ToolsCommand {
     ///
     /// Starts the MCP servers that tools are mapped to.
     List,
+    /// Show one tool: its arguments, its result, how it fails, its limits, and a call of it.
+    ///
+    /// Tools of the host need no project; of a project, operations and what documents call are shown too.
+    Show {
+        /// The tool, such as `http.fetch`.
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,7 +44,9 @@ pub enum McpCommand {
 }
 
 pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let ToolsCommand::List = command;
+    if let ToolsCommand::Show { name } = command {
+        return show::show(global, name, terminal).await;
+    }
     let entries = global.host(terminal).await?.tools().await;
     let broken = entries.iter().any(|entry| entry.problem.is_some());
     if terminal.json {

@@ -123,17 +123,18 @@ impl Requests {
         Self::listed(collector.list)
     }
 
-    /// The request of building a plugin whose folder brings along the program that builds it.
+    /// The requests of building a plugin whose folder brings along the programs that build it: one consent is for all.
     #[must_use]
-    pub fn of_tool(folder: &Path, program: &Path) -> Self {
+    pub fn of_tools(folder: &Path, programs: &[PathBuf]) -> Self {
         let mut collector = Collector { root: real(folder), list: Vec::new() };
-        let cover = Cover::of_program(program, folder);
-        let program = program.strip_prefix(folder).unwrap_or(program);
-        let line = super::owner::shell(program);
-        let covered = cover.line(|path| collector.shown(path));
-        let digest = cover.digest().map(str::to_owned);
-        let what = format!("starts `{line}` of this folder to build the plugin ({covered})");
-        collector.cover(Reach::Programs, what, digest.into_iter().collect());
+        for program in programs {
+            let cover = Cover::of_program(program, folder);
+            let line = super::owner::shell(program.strip_prefix(folder).unwrap_or(program));
+            let covered = cover.line(|path| collector.shown(path));
+            let digest = cover.digest().map(str::to_owned);
+            let what = format!("starts `{line}` of this folder to build the plugin ({covered})");
+            collector.cover(Reach::Programs, what, digest.into_iter().collect());
+        }
         Self::listed(collector.list)
     }
 

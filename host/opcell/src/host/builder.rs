@@ -333,7 +333,10 @@ impl HostBuilder {
         let under_work: Vec<&str> =
             config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
         if !under_work.is_empty() && config.lock.is_some() {
-            tracing::warn!("not held by opcell.lock, because of `dev = true`: {}", under_work.join(", "));
+            tracing::warn!(
+                "in development (`dev = true`), so that opcell.lock does not pin it: {}",
+                under_work.join(", ")
+            );
         }
         let loader = Loader {
             sandbox: Arc::new(std::mem::take(&mut self.sandbox).open(config, ground)?),

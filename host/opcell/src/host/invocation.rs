@@ -1,12 +1,13 @@
 //! One call of an operation outside of any run.
 
 use super::Host;
+use crate::catalog::Offer;
 use opcell_engine::{
     call,
-    ports::{Call, Operations, Reply, Success},
+    ports::{Call, Judges, Operations, Reply, Success},
 };
 use opcell_ir::ir::CapabilityNarrowing;
-use opcell_types::{CallContext, Value};
+use opcell_types::{CallContext, Outcome, Value, Verdict};
 use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
@@ -69,6 +70,20 @@ impl<'a> Invocation<'a> {
     }
 }
 
+/// A judge's verdict as the data of a call: `{outcome, rationale}`, a keyword with a colon before it.
+fn verdict_as_data(reply: Reply<Verdict>) -> Reply<Success> {
+    let result = reply.result.map(|verdict| {
+        let outcome = match verdict.outcome {
+            Outcome::Text(text) => text.to_string(),
+            Outcome::Keyword(name) => format!(":{name}"),
+        };
+        let rationale = verdict.rationale.map_or(Value::Null, Value::from);
+        let data = Value::object([("outcome", Value::from(outcome)), ("rationale", rationale)]);
+        Success { data, summary: None, details: None }
+    });
+    Reply { result, receipt: reply.receipt }
+}
+
 impl<'a> IntoFuture for Invocation<'a> {
     type Output = Reply<Success>;
     type IntoFuture = Pin<Box<dyn Future<Output = Reply<Success>> + Send + 'a>>;
@@ -76,7 +91,12 @@ impl<'a> IntoFuture for Invocation<'a> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { host, call, cancel } = self;
         Box::pin(async move {
-            let reply = host.catalog.invoke(Call::new(call, cancel)).await;
+            let judges = host.catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
+            let call = Call::new(call, cancel);
+            let reply = match judges {
+                true => verdict_as_data(host.catalog.judge(call).await),
+                false => host.catalog.invoke(call).await,
+            };
             // There is no journal to keep it in.
             Reply { receipt: reply.receipt.map(|receipt| receipt.without_record()), ..reply }
         })

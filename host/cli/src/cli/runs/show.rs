@@ -3,6 +3,7 @@
 use super::{Exit, Failure, Open, Terminal};
 use crate::cli::{
     follow::ask,
+    reasons,
     receipts::{call_lines, cell_lines},
     units::{bytes, counted, milliseconds},
 };
@@ -341,11 +342,10 @@ impl Page {
                 );
             }
             if let Some(cell) = cell_of(receipt) {
-                let _ = writeln!(
-                    page,
-                    "{pad}cell {}",
-                    cell_lines(cell, self.width == usize::MAX).join(&format!("\n{pad}"))
-                );
+                let full = self.width == usize::MAX;
+                let reasons = reasons::of_failed(cell, "", full).into_iter().map(|line| format!("  {line}"));
+                let lines: Vec<String> = cell_lines(cell, full).into_iter().chain(reasons).collect();
+                let _ = writeln!(page, "{pad}cell {}", lines.join(&format!("\n{pad}")));
             }
         }
     }
