@@ -124,6 +124,7 @@ impl<W: Witness> Sessions for World<W> {
             settings: request.session,
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals: Vec::new(),
         })
     }
 

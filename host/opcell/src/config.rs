@@ -27,7 +27,10 @@ use crate::{
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
-use opcell_ir::{Diagnostic, SourceFile, Span, ir::Session};
+use opcell_ir::{
+    Diagnostic, SourceFile, Span,
+    ir::{ApprovalRules, Session},
+};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -143,6 +146,14 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
+    /// Which calls of tools wait for a person, in every session.
+    pub approve: ApprovalRules,
+    /// The same for single tools, by name.
+    pub tool_approvals: IndexMap<String, ApprovalRules>,
+    /// The same for all tools of an MCP server, by its name.
+    pub server_approvals: IndexMap<String, ApprovalRules>,
+    /// Calls that a person has approved for always.
+    pub approved: Vec<text::ApprovedCall>,
 }
 
 /// A project that a server serves beside another: with its own grants, limits, models, secrets, workflows and journal.

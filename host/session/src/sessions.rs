@@ -41,6 +41,8 @@ pub struct HostSessions {
     context_files: Vec<ContextFile>,
     runtime_metadata: RuntimeMetadata,
     missing_tools: MissingTools,
+    /// Which calls of tools wait for a person, in every session.
+    approve: ir::ApprovalRules,
     /// One permit for each round that may be under way.
     rounds: Option<Semaphore>,
 }

@@ -7,7 +7,11 @@ use super::{
     recorder::{Line, Recorder},
 };
 use anyhow::{Context as _, Result, bail};
-use opcell_engine::{Engine, Message, event::Answer, outcome::Question};
+use opcell_engine::{
+    Engine, Message,
+    event::{Answer, CallAnswer},
+    outcome::Question,
+};
 use opcell_journal::SqliteJournal;
 use opcell_types::Value;
 use std::{
@@ -230,6 +234,9 @@ async fn help(place: &Path) -> Result<()> {
             }
             // No plugin of the campaign is set up to ask.
             Question::Grant { step, .. } => bail!("step {step} asks for a grant"),
+            Question::Call { id, .. } => {
+                engine.answer_call(&run, &id, CallAnswer::approve(), Some("operator".into()), None).await?;
+            }
         }
     }
     Ok(())

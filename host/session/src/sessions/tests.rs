@@ -131,7 +131,7 @@ async fn call(
 ) -> Result<Value, Failure> {
     let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call = call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left };
+    let call = call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left, approved: None };
     sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
 }
 
@@ -402,7 +402,7 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left };
+    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left, approved: None };
     let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();
     assert!(text.as_str().unwrap().ends_with("[truncated: 39 of 217 bytes are shown]"), "{text:?}");
