@@ -14,10 +14,23 @@ pub use rule::{Asking, asks};
 pub(crate) use shown::arguments_key;
 pub use shown::{CallArguments, MAX_SHOWN_BYTES};
 
-use opcell_types::{Effects, Value};
 use opcell_ir::ir::ApprovalRules;
+use opcell_types::{Effects, Value};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+impl ToolApproval {
+    /// Which calls wait for a person, for people: `asks: always ([sessions])`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let rules: Vec<String> = self.rules.rules().iter().map(opcell_ir::ir::ApprovalRule::describe).collect();
+        let approved = match self.approved.len() {
+            0 => String::new(),
+            count => format!("; {count} approved for always"),
+        };
+        format!("asks: {}{approved}", rules.join("; "))
+    }
+}
 
 /// The rules for one tool of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

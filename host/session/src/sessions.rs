@@ -12,13 +12,14 @@ pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
 use crate::models::{Model, Models};
 use crate::prompt::{ContextFile, SystemPrompt};
 use crate::skills::SkillLibrary;
-use crate::tools::Toolbox;
+use crate::tools::{SessionTool, Toolbox};
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
 };
+use opcell_engine::approval::ToolApproval;
 use opcell_engine::receipt::Provider;
 use opcell_ir::ir;
 use opcell_types::{ToolDescription, Value};
@@ -73,6 +74,16 @@ impl HostSessions {
     #[must_use]
     pub fn tools(&self) -> &Toolbox {
         &self.tools
+    }
+
+    /// The tools whose calls wait for a person by rules of the host, whatever a session says, with these rules.
+    #[must_use]
+    pub fn asking_tools(&self) -> Vec<(Option<Provider>, ToolApproval)> {
+        let of = |tool: &SessionTool| {
+            let approval = self.approval(&tool.description, &self.defaults, &Current::default())?;
+            Some((Some(tool.tool.provider()), approval))
+        };
+        self.tools.tools().filter_map(of).collect()
     }
 
     /// The skills.

@@ -17,14 +17,14 @@ pub use checked::{CheckedTool, check_arguments};
 pub use delegate::{DELEGATE_TOOL, Delegation, delegate_tool};
 pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
-pub use shell::{Shell, shell_tool};
+pub use shell::{Shell, TOOL_CALL_VARIABLE, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};
 
 use crate::skills::SkillLibrary;
 use opcell_engine::ports::Failure;
 use opcell_engine::tool::Tool;
-use opcell_types::{ToolDescription, Value};
 use opcell_ir::ir::ApprovalRules;
+use opcell_types::{ToolDescription, Value};
 use std::sync::Arc;
 
 /// A tool as sessions have it: under a name, with what decides which sessions have it and how prompts show it.

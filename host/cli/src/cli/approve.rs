@@ -8,9 +8,11 @@ use opcell::{
     report::printable,
 };
 use opcell_engine::{RunOutcome, event::CallAnswer, outcome::Question};
+use opcell_session::tools::TOOL_CALL_VARIABLE;
 use opcell_types::{Value, files::Readers};
 use std::{
     fmt::Write as _,
+    path::Path,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     sync::Arc,
 };
@@ -77,6 +79,41 @@ pub fn ask(run: &str, question: &Question) -> String {
         "{}  opcell runs approve {run} --question {id}    # or --refuse --why TEXT, or --arguments JSON",
         shown(question)
     )
+}
+
+/// The most processes above this one that are looked at.
+const MAX_ANCESTORS: usize = 64;
+
+/// Refuses an answer that a command of a model, or a server that this program started, gives: answers are for people.
+pub fn given_by_a_person() -> Result<(), Failure> {
+    let below = std::env::var_os(TOOL_CALL_VARIABLE).is_some() || is_below_this_program();
+    if !below {
+        return Ok(());
+    }
+    let message = "this command was started by Opcell, for a model or a server; only a person answers";
+    Err(Diagnostic::error("answer-not-by-a-person", message).into())
+}
+
+/// Whether a process above this one is this program.
+fn is_below_this_program() -> bool {
+    let own = std::fs::read_link("/proc/self/exe").ok();
+    let name = own.as_deref().and_then(Path::file_name);
+    let mut process = parent_of("self");
+    for _ in 0..MAX_ANCESTORS {
+        let Some(id) = process.filter(|id| *id > 1) else { return false };
+        let program = std::fs::read_link(format!("/proc/{id}/exe")).ok();
+        if program.as_deref().and_then(Path::file_name).is_some_and(|program| Some(program) == name) {
+            return true;
+        }
+        process = parent_of(&id.to_string());
+    }
+    true
+}
+
+/// The process that started another one. The name in parentheses may hold anything.
+fn parent_of(process: &str) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    status.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The questions of a run about calls.

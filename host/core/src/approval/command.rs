@@ -1,7 +1,7 @@
 //! Commands of a shell by their words, as far as they can be known without running them.
 
-use opcell_types::text::is_invisible;
 use opcell_ir::ir::matches_word;
+use opcell_types::text::is_invisible;
 
 /// How deep texts in commands are read as commands.
 const DEPTH: usize = 4;

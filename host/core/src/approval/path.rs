@@ -1,7 +1,7 @@
 //! Paths as they are written: links are not followed here, for nothing here reads a disk.
 
-use opcell_types::text::is_invisible;
 use opcell_ir::ir::matches_word;
+use opcell_types::text::is_invisible;
 
 /// The most parts of a path that are compared.
 const MAX_PARTS: usize = 1_000;

@@ -1,12 +1,12 @@
 //! Rules compared with the arguments of a call.
 
 use super::{ToolApproval, command, path};
-use opcell_types::{Effects, Value};
 use opcell_ir::{
     expr::Context,
     ir::{ApprovalRule, ArgumentMatch, Then, matches_word},
     js,
 };
+use opcell_types::{Effects, Value};
 use std::sync::Arc;
 
 /// Steps that checking one call with one schema may take.

@@ -9,8 +9,8 @@ use crate::{
     event::{AskedCall, Event, Request},
     state::{AskAnswer, Conversation},
 };
-use opcell_types::Value;
 use opcell_ir::ir::Then;
+use opcell_types::Value;
 use std::{collections::HashSet, sync::Arc};
 
 /// Questions about calls of one answer that are asked at the same time.

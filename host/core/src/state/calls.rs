@@ -8,11 +8,11 @@ use crate::{
     outcome::Question,
     wire,
 };
+use opcell_ir::arguments::fit;
 use opcell_types::{
     Value,
     text::{cleaned, printable},
 };
-use opcell_ir::arguments::fit;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -60,6 +60,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
     let limit_spans = limit_spans(&text.limits);
     let limits = checker.limits(text.limits);
     let names: Vec<String> = folder_plugins.keys().cloned().collect();
+    let plugin_approvals = checker.plugin_approvals(&text.plugins);
     for (name, plugin) in text.plugins {
         if let Some(plugin) = checker.plugin(&name, plugin, &limits, (&folder_plugins, &names)) {
             plugins.insert(plugin.name.clone(), plugin);
@@ -86,7 +87,10 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         limit_spans,
         skills: checker.directories(&text.skill_folders, "skill folder"),
         // Before what they are of is taken.
-        sessions: checker.sessions(text.models, text.sessions, &text.tools, &text.mcp),
+        sessions: SessionSettings {
+            plugin_approvals,
+            ..checker.sessions(text.models, text.sessions, &text.tools, &text.mcp)
+        },
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
         record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),
@@ -396,6 +400,7 @@ impl Checker<'_> {
             approve: self.approval(text.approve.as_ref(), "[sessions]"),
             tool_approvals: self.tool_approvals(tools),
             server_approvals: self.server_approvals(servers),
+            plugin_approvals: IndexMap::new(),
             approved: text.approved,
         }
     }

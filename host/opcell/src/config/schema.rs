@@ -136,6 +136,7 @@ pub fn schema() -> Value {
                 "http": requests("Requests that `http.fetch` makes for it."),
                 "preopens": named("preopen", "DANGEROUS: directories of a WASI program, by the path that it sees."),
                 "prompt": flag("Whether what its manifest adds to prompts is added."),
+                "approve": approve("Which of its calls of tools wait for a person."),
             })),
             "files": table(&["path"], json!({
                 "path": text("The directory."),

@@ -436,6 +436,8 @@ pub struct GrantsText {
     pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
     /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
+    /// Which of its calls of tools wait for a person.
+    pub approve: Option<Spanned<ApprovalRules>>,
 }
 
 /// `[plugins.NAME.grants.files.ROOT]`.

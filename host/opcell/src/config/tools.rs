@@ -3,7 +3,7 @@
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
-    text::{CredentialText, HttpText, ServerText, ToolTable, ToolText},
+    text::{CredentialText, HttpText, PluginText, ServerText, ToolTable, ToolText},
 };
 use crate::http::HttpRule;
 use indexmap::IndexMap;
@@ -174,6 +174,22 @@ impl Checker<'_> {
         let mut approvals = IndexMap::new();
         for (name, text) in servers {
             let rules = self.approval(text.approve.as_ref(), &format!("[mcp.{}]", name.get_ref()));
+            if !rules.is_empty() {
+                approvals.insert(name.get_ref().clone(), rules);
+            }
+        }
+        approvals
+    }
+
+    /// The rules of plugins, for the tools that they call.
+    pub(super) fn plugin_approvals(
+        &mut self,
+        plugins: &IndexMap<Spanned<String>, PluginText>,
+    ) -> IndexMap<String, ApprovalRules> {
+        let mut approvals = IndexMap::new();
+        for (name, text) in plugins {
+            let rules =
+                self.approval(text.grants.approve.as_ref(), &format!("[plugins.{}.grants]", name.get_ref()));
             if !rules.is_empty() {
                 approvals.insert(name.get_ref().clone(), rules);
             }

@@ -184,6 +184,8 @@ impl HostSessions {
             .notes
             .extend(narrowed.iter().map(|(kind, name)| format!("{}; it goes on without it", without(kind, name))));
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
+        let asking = tools.iter().filter_map(|tool| self.approval(&tool.description, &settings, current));
+        prompt.notes.extend(asking.map(|approval| format!("{} {}", approval.tool, approval.describe())));
         Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.description).collect(), settings, ceiling })
     }
 

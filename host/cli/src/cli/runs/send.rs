@@ -115,6 +115,7 @@ pub enum GrantFor {
 }
 
 pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    approve::given_by_a_person()?;
     let run = open.run(&args.run).await?;
     let state = open.engine.state_at(&run, None).await?;
     let question = args.question.first().map(String::as_str);
