@@ -653,7 +653,7 @@ impl Engine {
                 continue;
             };
             // Others may have to approve it as well.
-            let is_of_same = by.as_deref() == earlier.as_deref();
+            let is_of_same = state.people_for(question) < 2 || by.as_deref() == earlier.as_deref();
             if *sent == *question && (is_of_same || !matches!(answer, CallAnswer::Approve { .. })) {
                 let approved = matches!(answer, CallAnswer::Approve { .. });
                 let at = Timestamp(message.at);

@@ -15,11 +15,11 @@ use crate::skills::SkillLibrary;
 use crate::tools::{SessionTool, Toolbox};
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use opcell_engine::approval::ToolApproval;
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
 };
-use opcell_engine::approval::ToolApproval;
 use opcell_engine::receipt::Provider;
 use opcell_ir::ir;
 use opcell_types::{ToolDescription, Value};

@@ -12,8 +12,8 @@ use opcell_session::tools::TOOL_CALL_VARIABLE;
 use opcell_types::{Value, files::Readers};
 use std::{
     fmt::Write as _,
-    path::Path,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
     sync::Arc,
 };
 

@@ -100,7 +100,9 @@ impl State {
                 return self.enter_step(*frame, *parent, *step, *visit);
             }
             Event::StepSkipped { parent, step, .. } => return self.skip_step(*parent, *step),
-            Event::StepPrepared { .. } | Event::Ticked => {}
+            Event::StepPrepared { .. } => {}
+            // A frame that was asked about a call may be gone.
+            Event::Ticked => self.see_when_answers_are_due(),
             Event::EachStarted { frame, items } => return self.start_each(*frame, items),
             Event::ElementEntered { frame, parent, index } => return self.enter_element(*frame, *parent, *index),
             Event::ElementFinished { frame, result } => return self.finish_element(*frame, result),

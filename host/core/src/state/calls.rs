@@ -202,6 +202,14 @@ impl State {
         self.frames.iter().filter(|(_, frame)| frame.is_asking()).map(|(id, _)| *id).find(asks)
     }
 
+    /// Different people who must approve a call that is asked about.
+    #[must_use]
+    pub fn people_for(&self, question: &str) -> u32 {
+        let talk = self.asked_call(question).and_then(|frame| self.conversation(frame));
+        let ask = talk.and_then(|talk| talk.asks.iter().find(|ask| *ask.of.id == *question));
+        ask.map_or(1, |ask| ask.of.people)
+    }
+
     /// Why an answer to a question about a call cannot be taken.
     ///
     /// # Errors

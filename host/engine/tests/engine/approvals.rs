@@ -223,6 +223,34 @@ async fn without_an_answer_in_time_the_call_is_refused_or_the_step_fails() {
 }
 
 #[tokio::test]
+async fn a_question_whose_step_is_gone_keeps_no_one_waiting() {
+    let script = script().calls_tool("1", "run", "{}").operation("t", |_| Ok(json("1")));
+    let engine = script.engine();
+    // The other branch fails while a person is asked, and the run with it.
+    let asking = r#"{"name":"s","grouped":true,"type":"session","session":{"tools":["run"],"approve":[{"within-seconds":60}],
+        "contributions":[{"type":"template","text":"work","vars":{}}]}}"#;
+    let waiting = r#"{"name":"w","grouped":true,"type":"wait","wait":{"signal":"go","approval":true}}"#;
+    let all = r#"{"name":"all","type":"parallel","parallel":{"branches":[["s"],["w"]],"reduce":"barrier","into":"r"},"on-error":"ignore"}"#;
+    let after = r#"{"name":"after","type":"wait","wait":{"signal":"on"}}"#;
+    let program = routed(&[all, asking, waiting, after].join(","));
+    let outcome = engine.start(program, json("{}"), detached()).await.unwrap().finished().await.unwrap();
+    assert_eq!(outcome.questions.len(), 2, "{:?}", outcome.questions);
+    let refusal = json(r#"{"approved":false}"#);
+    engine
+        .send(&outcome.run, &Message::Signal { name: "go".into(), data: refusal, by: None, key: None, question: None })
+        .await
+        .unwrap();
+    let outcome = go_on(&engine, &outcome.run).await;
+    script.passes(120_000_000);
+    let outcome = match outcome.status {
+        Status::Suspended => go_on(&engine, &outcome.run).await,
+        _ => outcome,
+    };
+    assert!(outcome.due.is_none(), "{outcome:?}");
+    assert!(script.called().is_empty());
+}
+
+#[tokio::test]
 async fn the_time_in_which_a_person_thinks_is_not_the_steps() {
     let script = script().calls_tool("1", "run", "{}").says(["done"]);
     let engine = script.engine();

@@ -188,8 +188,7 @@ impl Checker<'_> {
     ) -> IndexMap<String, ApprovalRules> {
         let mut approvals = IndexMap::new();
         for (name, text) in plugins {
-            let rules =
-                self.approval(text.grants.approve.as_ref(), &format!("[plugins.{}.grants]", name.get_ref()));
+            let rules = self.approval(text.grants.approve.as_ref(), &format!("[plugins.{}.grants]", name.get_ref()));
             if !rules.is_empty() {
                 approvals.insert(name.get_ref().clone(), rules);
             }

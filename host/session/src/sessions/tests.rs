@@ -532,11 +532,8 @@ async fn the_rules_of_every_place_count_and_a_call_is_made_by_the_tool_that_was_
     assert!(prompt.notes.iter().any(|note| note == "bash asks: unless-pure"), "{:?}", prompt.notes);
 
     let made = async |approved: Option<Arc<str>>| {
-        let request = ToolCallRequest {
-            id: "c".to_owned(),
-            name: "guarded".to_owned(),
-            arguments: Value::from(json!({"n": 1})),
-        };
+        let request =
+            ToolCallRequest { id: "c".to_owned(), name: "guarded".to_owned(), arguments: Value::from(json!({"n": 1})) };
         let left = ir::RunLimits::default();
         let session = Arc::new(opened.clone());
         let call = call::ToolCall { context: context("step"), session, request, left, approved };

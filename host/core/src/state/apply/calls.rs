@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    fn see_when_answers_are_due(&mut self) {
+    pub(super) fn see_when_answers_are_due(&mut self) {
         if self.answers_due.is_none() {
             return;
         }
