@@ -318,30 +318,12 @@ impl Page {
                 format!("effect {effect}: granted ({grant:?})").to_lowercase()
             }
             What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
-            What::Call(call) => self.call_answered(call),
+            What::Call(call) => call_answered(call),
             What::Cancel { reason } => format!("cancel: {reason}"),
         };
         let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
         let taken = sent.taken_by.as_deref().map(|step| format!(", taken by {step}")).unwrap_or_default();
         self.text(page, 1, &format!("#{} {}{by}", sent.seq, sent.at.to_text()), &format!("{what}{taken}"));
-    }
-
-    /// Who was shown what, what they answered, and where.
-    fn call_answered(&self, call: &CallTrace) -> String {
-        let what = match &call.answer {
-            CallAnswer::Approve { arguments, run } => {
-                let changed = match arguments.is_nullish() {
-                    true => String::new(),
-                    false => format!(", changed to {}", arguments.to_json()),
-                };
-                format!("approved{}{changed}", if *run { " for this run" } else { "" })
-            }
-            CallAnswer::Refuse { reason: Some(reason) } => format!("refused: {reason}"),
-            CallAnswer::Refuse { reason: None } => "refused".to_owned(),
-        };
-        let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
-        let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
-        format!("call {tool} {what}{from}; shown {question}: {arguments}")
     }
 
     fn artifacts(&self, page: &mut String, depth: usize, artifacts: &Value) {
@@ -397,4 +379,22 @@ impl Page {
             let _ = writeln!(page, "{pad}{key}: {}", short(text, self.width));
         }
     }
+}
+
+/// The answer for a call: what was shown, what was answered, and where.
+fn call_answered(call: &CallTrace) -> String {
+    let what = match &call.answer {
+        CallAnswer::Approve { arguments, run } => {
+            let changed = match arguments.is_nullish() {
+                true => String::new(),
+                false => format!(", changed to {}", arguments.to_json()),
+            };
+            format!("approved{}{changed}", if *run { " for this run" } else { "" })
+        }
+        CallAnswer::Refuse { reason: Some(reason) } => format!("refused: {reason}"),
+        CallAnswer::Refuse { reason: None } => "refused".to_owned(),
+    };
+    let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
+    let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
+    format!("call {tool} {what}{from}; shown {question}: {arguments}")
 }
