@@ -66,7 +66,7 @@ pub struct World<W> {
     pub witness: W,
     cells: Option<Arc<dyn Operations>>,
     inner: Arc<WorkflowIr>,
-    /// Whether a person is asked about each call of a model, which then must not be repeated.
+    /// `true` if a person is asked about each call of a model, which then must not be repeated.
     asks: bool,
 }
 

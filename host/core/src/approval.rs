@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 impl ToolApproval {
-    /// Which calls wait for a person, for people: `asks: always ([sessions])`.
+    /// Returns the rules for people: `asks: always ([sessions])`.
     #[must_use]
     pub fn describe(&self) -> String {
         let rules: Vec<String> = self.rules.rules().iter().map(opcell_ir::ir::ApprovalRule::describe).collect();
@@ -38,7 +38,7 @@ impl ToolApproval {
 pub struct ToolApproval {
     /// The name that the model calls.
     pub tool: String,
-    /// What repeating a call does; `unless-pure` goes by it.
+    /// The effect of repeating a call; `unless-pure` goes by it.
     pub effects: Effects,
     /// Names the tool as it was when the session opened: who performs it, its description, its schema. A call that was
     /// approved is not made by another tool of the same name.

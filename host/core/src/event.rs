@@ -398,7 +398,7 @@ pub enum Event {
         /// Who, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
-        /// Where the answer was given: `terminal`, `command`, `page`, `api`.
+        /// The place of the answer: `terminal`, `command`, `page`, `api`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Arc<str>>,
     },
@@ -689,13 +689,13 @@ pub struct AskedCall {
     pub id: Arc<str>,
     /// The rules that ask.
     pub rule: Arc<str>,
-    /// What the run had used of its budgets.
+    /// The part of its budgets that the run had used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Arc<str>>,
     /// Milliseconds for an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_ms: Option<u64>,
-    /// What follows without one.
+    /// The consequence of no answer.
     #[serde(default)]
     pub then: Then,
     /// Different people who must approve it.
@@ -722,7 +722,7 @@ pub enum CallAnswer {
     },
     /// It is not made, and the model is told so.
     Refuse {
-        /// What the model is told.
+        /// The reason that the model is told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Arc<str>>,
     },

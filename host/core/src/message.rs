@@ -54,7 +54,7 @@ pub enum Message {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// Whether a call of a model is made.
+    /// The answer about a call of a model.
     Call {
         /// ID of the question; a run that does not ask it any more takes no notice.
         question: Arc<str>,
@@ -63,7 +63,7 @@ pub enum Message {
         /// Who says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
-        /// Where they said it.
+        /// The place of the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Arc<str>>,
     },

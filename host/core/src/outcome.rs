@@ -265,7 +265,7 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
-    /// Whether a call that a model asks for is made.
+    /// A call that a model asks for and a person decides on.
     Call {
         /// Names this question: a digest of all that is shown here but for the time, and of the tool as it was when the
         /// session opened. An answer that carries it answers this question and no other.
@@ -278,7 +278,7 @@ pub enum Question {
         visit: u32,
         /// The tool.
         tool: Arc<str>,
-        /// What repeating the call does, as the tool says.
+        /// The effect of repeating the call, as the tool says.
         effects: Effects,
         /// The arguments for people.
         shown: Box<CallArguments>,
@@ -289,7 +289,7 @@ pub enum Question {
         said: Option<String>,
         /// The rules that ask.
         rule: Arc<str>,
-        /// What the run had used of its budgets.
+        /// The part of its budgets that the run had used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Arc<str>>,
         /// Until when it can be answered.

@@ -538,7 +538,7 @@ impl Frame {
         }
     }
 
-    /// Whether a person is asked about calls of its model.
+    /// Returns `true` if a person is asked about calls of its model.
     pub(crate) fn is_asking(&self) -> bool {
         let talk = match &self.body {
             Body::Step(step) => match &step.phase {

@@ -295,7 +295,7 @@ pub struct CallTrace {
     pub rule: Arc<str>,
     /// Approve or refuse.
     pub answer: CallAnswer,
-    /// Where the answer was given.
+    /// The place of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Arc<str>>,
 }
@@ -353,7 +353,7 @@ struct Reader {
     effects: HashMap<EffectId, (FrameId, Request)>,
     programs: HashMap<Arc<str>, Arc<Program>>,
     instances: HashMap<InstanceId, FrameId>,
-    /// What was shown of calls that a person was asked about, by the ID of the question.
+    /// The calls that a person was asked about, as they were shown, by the ID of the question.
     asked: HashMap<Arc<str>, AskedAbout>,
 }
 

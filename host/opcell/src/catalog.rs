@@ -490,7 +490,7 @@ impl Judges for Catalog {
     }
 }
 
-/// Whether a person approves one call of a tool, which the project lets the plugin call.
+/// Returns `true` if a person approves one call of a tool, which the project lets the plugin call.
 fn is_of_call(remedy: &Remedy) -> bool {
     matches!(remedy, Remedy::ApproveCall { .. })
 }

@@ -146,7 +146,7 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
-    /// Which calls of tools wait for a person, in every session.
+    /// Rules for calls of tools that wait for a person, in every session.
     pub approve: ApprovalRules,
     /// The same for single tools, by name.
     pub tool_approvals: IndexMap<String, ApprovalRules>,

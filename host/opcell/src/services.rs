@@ -39,7 +39,7 @@ pub(crate) struct PluginServices {
     pub skills: Arc<SkillLibrary>,
     pub stores: PluginStores,
     pub sink: Option<Arc<dyn LogSink>>,
-    /// Which calls of tools wait for a person.
+    /// Rules for calls of tools that wait for a person.
     pub approve: ApprovalRules,
     /// The calls that a person has approved: the tool, and its arguments as JSON.
     pub approved: Vec<(String, String)>,

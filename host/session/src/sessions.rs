@@ -42,7 +42,7 @@ pub struct HostSessions {
     context_files: Vec<ContextFile>,
     runtime_metadata: RuntimeMetadata,
     missing_tools: MissingTools,
-    /// Which calls of tools wait for a person, in every session.
+    /// Rules for calls of tools that wait for a person, in every session.
     approve: ir::ApprovalRules,
     /// One permit for each round that may be under way.
     rounds: Option<Semaphore>,

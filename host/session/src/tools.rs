@@ -44,7 +44,7 @@ pub struct SessionTool {
     /// `true` if it is one of this crate, whose schema is known to be valid: it is compiled when the tool is first
     /// called, and not when the host is made.
     pub own: bool,
-    /// Which of its calls wait for a person, whatever the session says.
+    /// Rules for its calls that wait for a person, whatever the session says.
     pub approve: ApprovalRules,
     /// Arguments of calls that need no person, whatever the rules say: these and no others.
     pub approved: Vec<Value>,

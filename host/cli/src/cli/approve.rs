@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-/// What becomes of calls that wait for a person.
+/// The answer for calls that wait for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Approve {
     /// They are asked about: in a terminal at once, elsewhere the run is suspended.
@@ -72,7 +72,7 @@ fn indented(text: &mut String, block: &str) {
     }
 }
 
-/// What is shown, and the command that answers.
+/// The question as it is shown, and the command that answers it.
 pub fn ask(run: &str, question: &Question) -> String {
     let id = question.id().map_or("", |id| id);
     format!(
@@ -94,7 +94,7 @@ pub fn given_by_a_person() -> Result<(), Failure> {
     Err(Diagnostic::error("answer-not-by-a-person", message).into())
 }
 
-/// Whether a process above this one is this program.
+/// Returns `true` if a process above this one is this program.
 fn is_below_this_program() -> bool {
     let own = std::fs::read_link("/proc/self/exe").ok();
     let name = own.as_deref().and_then(Path::file_name);
@@ -160,7 +160,7 @@ pub async fn answer(
     let by: Option<Arc<str>> = Some(format!("uid {}", rustix::process::getuid().as_raw()).into());
     let mut all: Option<CallAnswer> = match approve {
         Approve::Yes => Some(CallAnswer::approve()),
-        Approve::Deny => Some(CallAnswer::Refuse { reason: Some("no one is asked in this run".into()) }),
+        Approve::Deny => Some(CallAnswer::Refuse { reason: Some("this run asks no person".into()) }),
         Approve::Ask => None,
     };
     if all.is_none() && !can_ask(terminal) {

@@ -46,7 +46,7 @@ pub struct ChatArgs {
     input: Vec<String>,
     #[command(flatten)]
     part: PackArgs,
-    /// What becomes of calls that wait for a person.
+    /// The answer for calls that wait for a person.
     #[arg(long, value_name = "ANSWER", default_value = "ask")]
     approve: Approve,
     /// Do not keep typed lines for later chats.
@@ -188,7 +188,7 @@ fn as_agent(workflow: &Workflow, agent: &str) -> Result<Workflow, Rejected> {
     }
 }
 
-/// What becomes of calls that wait for a person.
+/// The answer for calls that wait for a person.
 pub struct Approval<'a> {
     pub approve: Approve,
     pub global: &'a Global,

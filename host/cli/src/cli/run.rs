@@ -53,7 +53,7 @@ pub struct RunArgs {
     /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
-    /// What becomes of calls that wait for a person: `ask` in a terminal at once, `deny`, or `yes`.
+    /// Answer for calls that wait for a person: `ask` in a terminal at once, `deny`, or `yes`.
     #[arg(long, value_name = "ANSWER", default_value = "ask")]
     approve: Approve,
     /// Leave the run to the workers of the journal: print its ID and return at once.

@@ -3,7 +3,7 @@
 use opcell_ir::ir::matches_word;
 use opcell_types::text::is_invisible;
 
-/// How deep texts in commands are read as commands.
+/// The depth to which texts in commands are read as commands.
 const DEPTH: usize = 4;
 
 /// The most words that are looked at; longer commands are uncertain.
@@ -20,7 +20,7 @@ const INTERPRETERS: [&str; 32] = [
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Word {
     text: String,
-    /// Whether unquoted `*` or `?` stand for files.
+    /// `true` if unquoted `*` or `?` mean files.
     is_pattern: bool,
 }
 
@@ -34,14 +34,14 @@ struct Simple {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Line {
     commands: Vec<Simple>,
-    /// Whether what runs depends on more than the text: expansions, braces, quotes that do not end.
+    /// `true` if more than the text decides what runs: expansions, braces, quotes that do not end.
     is_open: bool,
-    /// Whether files are read or written by redirection, variables are set, or parts run in the background or in a
+    /// `false` if files are read or written by redirection, variables are set, or parts run in the background or in a
     /// subshell.
     is_plain: bool,
 }
 
-/// Returns `true` if a text may run a command that one of the patterns names, whatever stands before, after or around
+/// Returns `true` if a text may run a command that one of the patterns names, whatever is before, after or around
 /// it, however it is quoted, and whatever its case.
 pub(super) fn may_run(text: &str, patterns: &[String]) -> bool {
     let mut left = vec![(text.to_owned(), 0, true)];
@@ -112,7 +112,7 @@ impl Word {
 }
 
 impl Simple {
-    /// Whether the words of a pattern are among these, in order.
+    /// Returns `true` if the words of a pattern are among these, in order.
     fn contains(&self, pattern: &str) -> bool {
         let mut wanted: Vec<String> = pattern.split_whitespace().map(folded).collect();
         wanted.pop_if(|last| last == "*");
@@ -125,7 +125,7 @@ impl Simple {
         })
     }
 
-    /// Whether these are the words of a pattern, and no others unless it ends with `*`.
+    /// Returns `true` if these are the words of a pattern, and no others unless it ends with `*`.
     fn is(&self, pattern: &str) -> bool {
         let wanted: Vec<&str> = pattern.split_whitespace().collect();
         let (wanted, is_open) = match wanted.split_last() {
@@ -256,7 +256,7 @@ fn read(text: &str) -> Line {
     line
 }
 
-/// Whether a word sets a variable for the command after it.
+/// Returns `true` if a word sets a variable for the command after it.
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else { return false };
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')

@@ -15,20 +15,20 @@ const MAX_STEPS: u64 = 1_000_000;
 /// The most texts of one call that are looked at; more may hold anything.
 const MAX_TEXTS: usize = 10_000;
 
-/// What the rules ask of a call.
+/// The demands of the rules for a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asking {
     /// The rules that ask, in a few words each.
     pub rule: Arc<str>,
     /// Milliseconds for an answer: the least of all.
     pub within_ms: Option<u64>,
-    /// What follows without one: the strictest of all.
+    /// The consequence of no answer: the strictest of all.
     pub then: Then,
     /// Different people who must approve it: the most of all.
     pub people: u32,
 }
 
-/// What the rules for a tool ask of a call; `None` when it needs no one.
+/// Returns what the rules for a tool ask of a call; `None` when it needs no person.
 pub(crate) fn asking(approval: &ToolApproval, arguments: &Value) -> Option<Asking> {
     if approval.approved.contains(arguments) {
         return None;
@@ -59,7 +59,7 @@ pub fn asks(rule: &ApprovalRule, effects: Effects, arguments: &Value) -> bool {
         && !rule.unless.as_ref().is_some_and(|unless| is_covered(unless, arguments))
 }
 
-/// Whether arguments may be what is described: one part that may hold is enough.
+/// Returns `true` if arguments may be what is described: one part that may hold is enough.
 fn may_match(when: &ArgumentMatch, arguments: &Value) -> bool {
     let ArgumentMatch { argument, paths, commands, hosts, schema, expression } = when;
     let Some(texts) = texts(argument.as_deref().map_or(Some(arguments), |name| part(arguments, name))) else {
@@ -96,7 +96,7 @@ fn may_match(when: &ArgumentMatch, arguments: &Value) -> bool {
     }
 }
 
-/// Whether arguments are certainly what is described: every part holds.
+/// Returns `true` if arguments are certainly what is described: every part holds.
 fn is_covered(unless: &ArgumentMatch, arguments: &Value) -> bool {
     let ArgumentMatch { argument, paths, commands, hosts, schema, expression } = unless;
     let all = |usual: &str, fits: &dyn Fn(&str) -> bool| {
@@ -173,7 +173,7 @@ fn is_host(pattern: &str, host: &str) -> bool {
     pattern == host || matches_word(&pattern, host)
 }
 
-/// Whether an address certainly leads to one of these hosts.
+/// Returns `true` if an address certainly leads to one of these hosts.
 fn goes_to(address: &str, patterns: &[String]) -> bool {
     let Ok(url) = url::Url::parse(address) else { return false };
     let is_plain = matches!(url.scheme(), "http" | "https")
@@ -184,7 +184,7 @@ fn goes_to(address: &str, patterns: &[String]) -> bool {
     is_plain && host.is_some_and(|host| patterns.iter().any(|pattern| is_host(pattern, &host)))
 }
 
-/// Whether arguments pass a schema; `None` when that cannot be known within bounds.
+/// Returns `true` if arguments pass a schema; `None` when that cannot be known within bounds.
 fn holds(schema: &Value, arguments: &Value) -> Option<bool> {
     let compiled = opcell_schema::Schema::shared(&serde_json::Value::from(schema)).ok()?;
     let arguments = serde_json::Value::from(arguments);
@@ -192,7 +192,7 @@ fn holds(schema: &Value, arguments: &Value) -> Option<bool> {
     Some(compiled.violations(&arguments, 1).is_empty())
 }
 
-/// What an expression says of arguments; `None` when it has no value.
+/// Evaluates an expression over arguments; `None` when it has no value.
 fn evaluated(expression: &opcell_ir::expr::Expression, arguments: &Value) -> Option<bool> {
     let nothing = Value::Undefined;
     let context =

@@ -21,13 +21,13 @@ pub struct CallArguments {
     pub text: String,
     /// Bytes of all of them.
     pub bytes: u64,
-    /// How many bytes of the text are left out, in its middle; 0 when all of it is there.
+    /// Bytes of the text that are left out, in its middle; 0 when all of it is there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// What an edit or a write changes, with `-` and `+` before each line.
+    /// The change that an edit or a write makes, with `-` and `+` before each line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
-    /// What a person may overlook.
+    /// Remarks on what a person may overlook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl CallArguments {
     }
 }
 
-/// What tells arguments from all others, in the order in which they were written.
+/// A text that tells arguments from all others, in the order in which they were written.
 pub(crate) fn arguments_key(arguments: &Value) -> String {
     arguments.to_json()
 }
@@ -82,7 +82,7 @@ fn cut(text: &str) -> (String, usize) {
     (format!("{before}\n[… {left_out} of {} bytes are not shown …]\n{after}", text.len()), left_out)
 }
 
-/// What hides in a text: characters that are not seen, and letters of other scripts among Latin ones.
+/// Remarks on what hides in a text: characters that are not seen, and letters of other scripts among Latin ones.
 fn remarks(text: &str) -> Vec<String> {
     let mut notes = Vec::new();
     let hidden = text.chars().filter(|c| is_invisible(*c)).count();
@@ -107,7 +107,7 @@ fn is_latin(c: char) -> bool {
     matches!(c, '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }
 
-/// What an edit replaces, or a write puts there.
+/// The lines that an edit replaces, or a write puts there.
 fn difference(arguments: &Value) -> Option<String> {
     const REPLACED: [(&str, &str); 4] =
         [("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"), ("old", "new")];

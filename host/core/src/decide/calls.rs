@@ -19,7 +19,7 @@ const AT_ONCE: usize = 16;
 /// Questions about calls of one turn; further calls that need one are refused.
 const MAX_QUESTIONS: u32 = 100;
 
-/// What comes next of a call that the session has a tool for.
+/// Decides on a call that the session has a tool for.
 pub(super) fn next<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a> {
     let request = |question: Option<Arc<str>>, arguments: Value| {
         at.request(Request::Tool { call: call.id.as_str().into(), question, arguments })
@@ -42,11 +42,11 @@ pub(super) fn next<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest)
             Turn::Goes(vec![refused(at, call, format!("refused: a person{by} refused this call{reason}"))])
         }
         Some(AskAnswer::Expired) if asking.then == Then::Fail => {
-            let message = format!("no one answered in time whether `{}` may be called", call.name);
+            let message = format!("there was no answer in time whether `{}` may be called", call.name);
             Turn::Failed(failure("approval-timeout", message))
         }
         Some(AskAnswer::Expired) => {
-            let text = "refused: no one answered in time whether this call may be made".to_owned();
+            let text = "refused: there was no answer in time whether this call may be made".to_owned();
             Turn::Goes(vec![refused(at, call, text)])
         }
         // Not what was shown.

@@ -30,13 +30,13 @@ pub(crate) struct Ask {
     pub due: Option<Timestamp>,
     /// When it was asked.
     pub at: Timestamp,
-    /// Who has approved it, while others must as well.
+    /// The people who have approved it, while others must as well.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved_by: Vec<Arc<str>>,
     pub answer: Option<AskAnswer>,
 }
 
-/// What became of a question.
+/// The end of a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum AskAnswer {
     Approved(#[serde(with = "wire")] Value),
@@ -74,7 +74,7 @@ impl Conversation {
         }
     }
 
-    /// What is asked about a call, unless it can be made at once.
+    /// Returns what is asked about a call, unless it can be made at once.
     pub(crate) fn asking_about(&self, call: &ToolCallRequest) -> Option<Asking> {
         let approval = self.approval_of(&call.name)?;
         let arguments = self.arguments_of(call);
@@ -139,7 +139,7 @@ impl State {
         ])
     }
 
-    /// What the run has used of its budgets, in a few words; `None` when it has none.
+    /// The used part of the run's budgets, in a few words; `None` when it has none.
     pub(crate) fn budget_line(&self) -> Option<Arc<str>> {
         let (limits, used) = (&self.limits, &self.used);
         let parts: Vec<String> = [
@@ -192,7 +192,7 @@ impl State {
         open.filter_map(of).collect()
     }
 
-    /// Where a question about a call is asked, and has no answer yet.
+    /// The frame that asks a question about a call, while it has no answer.
     #[must_use]
     pub fn asked_call(&self, question: &str) -> Option<FrameId> {
         let asks = |id: &FrameId| {
@@ -227,7 +227,7 @@ impl State {
         let crate::event::CallAnswer::Approve { arguments, .. } = answer else { return Ok(()) };
         if ask.of.people > 1 {
             let Some(by) = by else {
-                return Err(format!("{} people must approve this call, and this answer is of no one", ask.of.people));
+                return Err(format!("{} people must approve this call, and this answer names none", ask.of.people));
             };
             if ask.approved_by.iter().any(|other| person(other) == person(by)) {
                 return Err(format!("{by} has approved this call; another person must as well"));

@@ -201,7 +201,7 @@ pub(crate) struct Conversation {
     /// Questions about calls of the current turn.
     #[serde(default)]
     pub questions: u32,
-    /// What was refused in the current turn: it is not asked again.
+    /// The calls that were refused in the current turn: they are not asked about again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Arc<str>>,
 }
@@ -256,13 +256,13 @@ impl Conversation {
         }
     }
 
-    /// Whether the next call waits for a person.
+    /// Returns `true` if the next call waits for a person.
     pub(crate) fn awaits_answer(&self) -> bool {
         !self.asks.is_empty()
             && self.next_call().is_some_and(|call| self.ask_of(&call.id).is_some_and(|ask| ask.answer.is_none()))
     }
 
-    /// What is asked about a call.
+    /// The question about a call.
     pub(crate) fn ask_of(&self, call: &str) -> Option<&Ask> {
         self.asks.iter().find(|ask| ask.of.call.as_ref() == call)
     }

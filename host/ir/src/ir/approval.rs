@@ -20,7 +20,7 @@ pub struct ApprovalRules(Vec<ApprovalRule>);
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ApprovalRule {
-    /// Which calls ask, where nothing below says otherwise.
+    /// The calls that ask, where nothing below says otherwise.
     pub ask: Ask,
     /// Names of the tools that it is for; `*` stands for any characters. Absent: every tool.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,18 +34,18 @@ pub struct ApprovalRule {
     /// Seconds that a person has for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within_seconds: Option<u64>,
-    /// What follows when no one answers in time.
+    /// The consequence of no answer in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub then: Option<Then>,
     /// Different people who must approve a call; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub people: Option<u32>,
-    /// Where the rule is written, for people.
+    /// The place of the rule, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Arc<str>>,
 }
 
-/// Which calls ask.
+/// The calls that ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
@@ -58,7 +58,7 @@ pub enum Ask {
     Always,
 }
 
-/// What follows when no one answers in time.
+/// The consequence of no answer in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Then {
@@ -69,7 +69,7 @@ pub enum Then {
     Fail,
 }
 
-/// What is said of arguments.
+/// A description of arguments.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ArgumentMatch {

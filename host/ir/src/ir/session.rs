@@ -64,7 +64,7 @@ pub struct Session {
     /// Maximum tool calls of one turn, 1000 by default; further ones are refused with a message to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
-    /// Which calls of tools wait for a person. Those of every place count, the strictest decides.
+    /// Rules for calls of tools that wait for a person. Those of every place count, the strictest decides.
     #[serde(skip_serializing_if = "ApprovalRules::is_empty")]
     pub approve: ApprovalRules,
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).

@@ -276,7 +276,7 @@ fn approval() -> Value {
     )
 }
 
-/// What is said of arguments.
+/// A description of arguments.
 fn matching() -> Value {
     table(
         &[],

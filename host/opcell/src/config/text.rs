@@ -203,7 +203,7 @@ pub struct ToolTable {
     pub mcp: Option<Spanned<String>>,
     /// The server's own name of the tool, where it is another.
     pub tool: Option<String>,
-    /// Which calls of models wait for a person; alone, of a tool that is there already.
+    /// Rules for calls of models that wait for a person; alone, of a tool that is there already.
     pub approve: Option<Spanned<ApprovalRules>>,
 }
 
@@ -265,7 +265,7 @@ pub struct ServerText {
     /// `true` if it reaches the network, when it is confined.
     #[serde(default)]
     pub network: bool,
-    /// Which calls of its tools by models wait for a person.
+    /// Rules for calls of its tools by models that wait for a person.
     pub approve: Option<Spanned<ApprovalRules>>,
 }
 
@@ -295,7 +295,7 @@ pub struct SessionsText {
     pub http: Vec<Spanned<HttpText>>,
     /// Commands; absent: there are none.
     pub bash: Option<Spanned<BashText>>,
-    /// Which calls of tools wait for a person, in every session.
+    /// Rules for calls of tools that wait for a person, in every session.
     pub approve: Option<Spanned<ApprovalRules>>,
     /// Calls that a person has approved for always.
     pub approved: Vec<ApprovedCall>,
@@ -436,7 +436,7 @@ pub struct GrantsText {
     pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
     /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
-    /// Which of its calls of tools wait for a person.
+    /// Rules for its calls of tools that wait for a person.
     pub approve: Option<Spanned<ApprovalRules>>,
 }
 

@@ -118,7 +118,7 @@ pub struct ApproveBody {
     remember: Option<RememberBody>,
 }
 
-/// How long the approval of a call lasts: for the same tool with the same arguments.
+/// The duration of a call's approval: for the same tool with the same arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RememberBody {

@@ -183,7 +183,7 @@ pub(super) struct CallForm {
     arguments: String,
 }
 
-/// What is said of calls.
+/// An answer about calls.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CallWord {

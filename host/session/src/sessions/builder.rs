@@ -170,7 +170,7 @@ impl HostSessionsBuilder {
         self
     }
 
-    /// Which calls of tools wait for a person, in every session; what sessions say themselves counts as well.
+    /// Rules for calls of tools that wait for a person, in every session; what sessions say themselves counts as well.
     #[must_use]
     pub fn approve(mut self, rules: ir::ApprovalRules) -> Self {
         self.approve = rules;

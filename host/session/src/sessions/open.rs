@@ -95,7 +95,7 @@ impl HostSessions {
         })
     }
 
-    /// Which calls of a tool wait for a person; `None` when none does.
+    /// The rules for calls of a tool that wait for a person; `None` when none does.
     pub(super) fn approval(
         &self,
         tool: &ToolDescription,

@@ -111,7 +111,7 @@ impl Toolbox {
         Reply { receipt: ended.to_receipt(), ..reply }
     }
 
-    /// Whether the tool is still the one that a person approved the call for.
+    /// Checks that the tool is still the one that a person approved the call for.
     async fn as_approved(&self, call: &ToolCall) -> Result<(), Failure> {
         let Some(approved) = &call.approved else { return Ok(()) };
         let Some(offered) = self.find(performer(call)) else { return Ok(()) };

@@ -92,7 +92,7 @@ pub struct ApproveArgs {
     sender: Sender,
 }
 
-/// How long the approval of a call lasts: for the same tool with the same arguments.
+/// The duration of a call's approval: for the same tool with the same arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Remember {
     /// This call.
