@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run is suspended.
 
+mod approve;
 mod bench;
 mod chat;
 mod check;

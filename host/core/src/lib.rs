@@ -17,6 +17,7 @@ pub mod id;
 pub mod conversation;
 pub mod receipt;
 
+pub mod approval;
 pub mod call;
 
 pub mod program;

@@ -94,6 +94,9 @@ impl Locator {
             | Event::EventRaised { frame, .. }
             | Event::ArtifactSet { frame, .. }
             | Event::SignalTaken { frame, .. }
+            | Event::CallsAsked { frame, .. }
+            | Event::CallAnswered { frame, .. }
+            | Event::CallsExpired { frame }
             | Event::WaitStarted { frame, .. } => Some(*frame),
             Event::RunStarted(_)
             | Event::DefinitionPinned { .. }

@@ -4,7 +4,8 @@
 use crate::{
     conversation::{Message, Role, Usage},
     event::{
-        Answer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, Recorded, Request, Settled, Timestamp,
+        Answer, CallAnswer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, Recorded, Request, Settled,
+        Timestamp,
     },
     failure::Failure,
     located::{Located, located},
@@ -277,7 +278,27 @@ pub enum What {
     Signal { id: u64, name: Arc<str>, data: Value },
     Answer { effect: EffectId, answer: Answer },
     Grant { effect: EffectId, grant: Option<GrantScope> },
+    Call(Box<CallTrace>),
     Cancel { reason: Arc<str> },
+}
+
+/// A call of a model that waited for a person: what was shown, what was answered, what ran.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CallTrace {
+    /// ID of the question: the digest of what was shown.
+    pub question: Arc<str>,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The arguments that were shown.
+    pub arguments: Value,
+    /// The rules that asked.
+    pub rule: Arc<str>,
+    /// Approve or refuse.
+    pub answer: CallAnswer,
+    /// The place of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Arc<str>>,
 }
 
 impl Trace {
@@ -331,6 +352,15 @@ struct Reader {
     at: HashMap<FrameId, usize>,
     lines: HashMap<FrameId, Place>,
     programs: HashMap<Arc<str>, Arc<Program>>,
+    /// The calls that a person was asked about, as they were shown, by the ID of the question.
+    asked: HashMap<Arc<str>, AskedAbout>,
+}
+
+#[derive(Clone)]
+struct AskedAbout {
+    tool: Arc<str>,
+    arguments: Value,
+    rule: Arc<str>,
 }
 
 impl Reader {
@@ -529,6 +559,25 @@ impl Reader {
                 let what = What::Grant { effect: *effect, grant: *grant };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
+            Event::CallAnswered { question, answer, by, from, .. } => {
+                let Some(asked) = self.asked.get(question).cloned() else { return };
+                let what = What::Call(Box::new(CallTrace {
+                    question: question.clone(),
+                    tool: asked.tool,
+                    arguments: asked.arguments,
+                    rule: asked.rule,
+                    answer: answer.clone(),
+                    from: from.clone(),
+                }));
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::CallsAsked { .. } => {
+                for question in self.state.call_questions() {
+                    if let Question::Call { id, tool, arguments, rule, .. } = question {
+                        self.asked.insert(id, AskedAbout { tool, arguments, rule });
+                    }
+                }
+            }
             Event::CancelRequested { reason, by } => {
                 let what = What::Cancel { reason: reason.clone() };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
@@ -540,6 +589,7 @@ impl Reader {
             | Event::ArtifactSet { .. }
             | Event::InDoubt { .. }
             | Event::GrantAsked { .. }
+            | Event::CallsExpired { .. }
             | Event::LimitReached { .. }
             | Event::Ticked
             | Event::RunFinished(_)
@@ -653,11 +703,7 @@ impl StepTrace {
                 self.conversation_mut().failures.push(failure.clone());
             }
             EffectReply::Tool(reply) => {
-                let call = match request {
-                    Request::Tool { call } => Some(call.as_ref().to_owned()),
-                    _ => None,
-                };
-                self.conversation_mut().add(tool_message(call, &reply.result));
+                self.conversation_mut().add(tool_message(request, &reply.result));
                 self.receipts_of(request).extend(reply.receipt.as_ref().map(Receipt::without_record));
             }
             EffectReply::Slept | EffectReply::Found => {}

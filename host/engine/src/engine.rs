@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use opcell_core::{
     Program, State,
     decide::ValueLimits,
-    event::{Event, RunStarted},
+    event::{CallAnswer, Event, RunStarted},
     id::{EffectId, Timestamp},
     large::LargeValues,
     message::{Message, approves},
@@ -624,6 +624,46 @@ impl Engine {
         let key = Some(format!("answer:{id}").into());
         self.send(run, &Message::Signal { name, data, by, key, question: Some(id) }).await?;
         Ok(Delivery::Now(step))
+    }
+}
+
+impl Engine {
+    /// Answers a question about a call of a run's model by its ID, and no other: of two answers the run takes the first.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], when the run has ended, does not ask this (any more), has an answer already, or the answer
+    /// cannot be taken.
+    pub async fn answer_call(
+        &self,
+        run: &RunId,
+        question: &str,
+        answer: CallAnswer,
+        by: Option<Arc<str>>,
+        from: Option<Arc<str>>,
+    ) -> Result<(), RunError> {
+        let state = self.state_at(run, None).await?;
+        if state.status().has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status: state.status() });
+        }
+        if state.asked_call(question).is_none() {
+            return Err(RunError::NotAsked { run: run.clone() });
+        }
+        for message in self.journal.inbox(run).await? {
+            let Ok(Message::Call { question: sent, answer, by: earlier, .. }) = serde_json::from_str(&message.payload)
+            else {
+                continue;
+            };
+            // Others may have to approve it as well.
+            let is_of_same = state.people_for(question) < 2 || by.as_deref() == earlier.as_deref();
+            if *sent == *question && (is_of_same || !matches!(answer, CallAnswer::Approve { .. })) {
+                let approved = matches!(answer, CallAnswer::Approve { .. });
+                let at = Timestamp(message.at);
+                return Err(RunError::AlreadyAnswered { run: run.clone(), signal: sent, approved, by: earlier, at });
+            }
+        }
+        let checked = state.check_call_answer(question, &answer, by.as_deref());
+        checked.map_err(|problem| RunError::AnswerNotTaken { run: run.clone(), problem })?;
+        self.send(run, &Message::Call { question: question.into(), answer, by, from }).await
     }
 }
 

@@ -95,6 +95,14 @@ pub enum RunError {
         /// ID of the run.
         run: RunId,
     },
+    /// An answer to a question about a call that cannot be taken.
+    #[error("the answer to run `{run}` is not taken: {problem}")]
+    AnswerNotTaken {
+        /// ID of the run.
+        run: RunId,
+        /// Why, in words for whoever answers.
+        problem: String,
+    },
     /// The run has ended, and what was asked for needs one that has not.
     #[error("run `{run}` has ended ({status})")]
     Ended {
@@ -131,6 +139,7 @@ impl RunError {
             Self::UnknownSignal { .. } => "unknown-signal",
             Self::AlreadyAnswered { .. } => "already-answered",
             Self::NotAsked { .. } => "not-asked",
+            Self::AnswerNotTaken { .. } => "answer-not-taken",
             Self::Ended { .. } => "run-ended",
             Self::NoSuchEvent { .. } => "unknown-event",
             Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",

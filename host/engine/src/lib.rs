@@ -31,7 +31,7 @@ mod shutdown;
 pub mod worker;
 
 pub use opcell_core::{
-    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide,
+    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, approval, call, conversation, decide,
     decide::ValueLimits,
     effect, event, located,
     message::Message,

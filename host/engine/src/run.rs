@@ -270,6 +270,11 @@ impl Driver {
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
             if self.detach && in_flight.is_empty() && self.state.status() == Status::Suspended {
+                // The time for an answer may have passed while the run had no driver.
+                if self.state.answers_are_overdue(self.ports.timer.now()) {
+                    self.record(&mut batch, Event::Ticked)?;
+                    continue;
+                }
                 return Ok(());
             }
             waited = self.wait(&mut in_flight, &mut batch).await?;

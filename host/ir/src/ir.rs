@@ -5,6 +5,7 @@
 //! needs them, and [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for
 //! a language.
 
+mod approval;
 mod callee;
 mod form;
 pub mod guard;
@@ -12,6 +13,7 @@ mod routing;
 mod session;
 mod values;
 
+pub use approval::{ApprovalRule, ApprovalRules, ArgumentMatch, Ask, Then, matches_word};
 pub use callee::Callee;
 pub use form::{
     Branch, Condition, Delegate, DelegateTarget, Exit, ExitStatus, Form, Invoke, Parallel, Predicate, PromptString,

@@ -62,6 +62,7 @@ pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
         Remedy::Grant { capability: Capability::Tool, name, .. } => Some(Grant::tool(name)),
         Remedy::Grant { capability: Capability::Skill, name, .. } => Some(Grant::skill(name)),
         Remedy::Grant { capability: Capability::Store, name, .. } => Some(Grant::store(name)),
+        Remedy::ApproveCall { tool, arguments, .. } => Some(Grant::Call(tool.clone(), arguments.clone())),
         Remedy::AllowHttp { scope: HttpScope::Plugin(_), origin, method, private: false } => {
             let origin = origin.parse().ok()?;
             let methods = match method {
@@ -376,7 +377,7 @@ impl Catalog {
         // What was granted to another plugin of the run is not this one's, and what a journal says grants nothing to a
         // plugin whose project does not let it.
         let name = loaded.plugin.name();
-        let is_its = |remedy: &&Remedy| loaded.asks && remedy.plugin() == Some(name);
+        let is_its = |remedy: &&Remedy| (loaded.asks || is_of_call(remedy)) && remedy.plugin() == Some(name);
         let granted: Vec<Remedy> = call.granted.iter().filter(is_its).cloned().collect();
         let widened = match granted.as_slice() {
             [] => None,
@@ -444,7 +445,7 @@ impl Operations for Catalog {
 
     fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
         let (entry, loaded) = self.resolve(operation)?;
-        let denial = refused.denial.as_ref().filter(|_| loaded.asks)?;
+        let denial = refused.denial.as_ref().filter(|denial| loaded.asks || is_of_call(&denial.remedy))?;
         granting(&denial.remedy).filter(|_| denial.remedy.plugin() == Some(loaded.plugin.name()))?;
         let once = matches!(entry.offer, Offer::Operation { effects: Effects::Once, .. });
         (!once || has_done_nothing(receipt?)).then(|| reason(loaded.plugin.manifest(), &denial.remedy))
@@ -489,12 +490,17 @@ impl Judges for Catalog {
     }
 }
 
+/// Returns `true` if a person approves one call of a tool, which the project lets the plugin call.
+fn is_of_call(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::ApproveCall { .. })
+}
+
 /// Why a plugin says that it needs something.
 fn reason(manifest: &Manifest, remedy: &Remedy) -> Arc<str> {
     let (requests, name) = match remedy {
         Remedy::Grant { capability: Capability::Skill, name, .. } => (&manifest.skills, name.as_str()),
         Remedy::Grant { capability: Capability::Store, name, .. } => (&manifest.stores, name.as_str()),
-        Remedy::Grant { name, .. } => (&manifest.tools, name.as_str()),
+        Remedy::Grant { name, .. } | Remedy::ApproveCall { tool: name, .. } => (&manifest.tools, name.as_str()),
         _ => (&manifest.tools, HTTP_FETCH),
     };
     let request = requests.iter().find(|request| request.name == name);

@@ -27,7 +27,10 @@ use crate::{
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
-use opcell_ir::{Diagnostic, SourceFile, Span, ir::Session};
+use opcell_ir::{
+    Diagnostic, SourceFile, Span,
+    ir::{ApprovalRules, Session},
+};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -143,6 +146,16 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
+    /// Rules for calls of tools that wait for a person, in every session.
+    pub approve: ApprovalRules,
+    /// The same for single tools, by name.
+    pub tool_approvals: IndexMap<String, ApprovalRules>,
+    /// The same for all tools of an MCP server, by its name.
+    pub server_approvals: IndexMap<String, ApprovalRules>,
+    /// The same for the tools that a plugin calls, by the plugin's name.
+    pub plugin_approvals: IndexMap<String, ApprovalRules>,
+    /// Calls that a person has approved for always.
+    pub approved: Vec<text::ApprovedCall>,
 }
 
 /// A project that a server serves beside another: with its own grants, limits, models, secrets, workflows and journal.
@@ -232,6 +245,8 @@ pub struct PluginGrants {
     pub http: Vec<HttpRule>,
     /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
+    /// Calls of tools that a person has approved: the tool, and its arguments as JSON.
+    pub approved: Vec<(String, String)>,
 }
 
 /// Something that a plugin may reach.
@@ -248,6 +263,8 @@ pub enum Grant {
     Store(String, StoreGrant),
     /// Requests of the tool `http.fetch`, which is granted with them.
     Http(HttpRule),
+    /// One call of a tool that otherwise waits for a person: the tool, and its arguments as JSON.
+    Call(String, String),
 }
 
 impl Grant {
@@ -314,6 +331,7 @@ impl PluginConfig {
             Grant::Skill(name) => drop(capabilities.skills.insert(name)),
             Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
             Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
+            Grant::Call(tool, arguments) => self.grants.approved.push((tool, arguments)),
             Grant::Http(rule) => {
                 capabilities.tools.insert(HTTP_FETCH.to_owned());
                 self.grants.http.push(rule);

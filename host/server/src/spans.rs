@@ -240,7 +240,7 @@ impl Spans {
                     Request::Judge { .. } => (SpanKind::Cell, "judge"),
                     Request::Open { .. } => (SpanKind::Wait, "open session"),
                     Request::Round { .. } => (SpanKind::Round, "model"),
-                    Request::Tool { call } => {
+                    Request::Tool { call, .. } => {
                         let called = around.and_then(|around| self.tools.get(&(around, call.clone())));
                         (SpanKind::Tool, called.map_or("tool", String::as_str))
                     }

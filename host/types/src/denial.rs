@@ -189,6 +189,15 @@ pub enum Remedy {
         /// The file root.
         name: String,
     },
+    /// A person approves one call of a tool by a plugin: these arguments and no others.
+    ApproveCall {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// The tool.
+        tool: String,
+        /// The arguments as JSON.
+        arguments: String,
+    },
     /// Nothing allows it.
     Nothing,
 }
@@ -201,6 +210,7 @@ impl Remedy {
             Self::Grant { plugin, .. }
             | Self::AllowHttp { scope: HttpScope::Plugin(plugin), .. }
             | Self::CoverPath { plugin, .. }
+            | Self::ApproveCall { plugin, .. }
             | Self::ControlFiles { plugin: Some(plugin), .. } => Some(plugin),
             _ => None,
         }
@@ -243,6 +253,7 @@ impl fmt::Display for Remedy {
             }
             Self::OpenFolder => f.write_str("the operator has to open a folder to sessions"),
             Self::WriteFolder { name } => write!(f, "the operator has to make the file root `{name}` writable"),
+            Self::ApproveCall { tool, .. } => write!(f, "a person has to approve this call of `{tool}`"),
             Self::Nothing => f.write_str("nothing can allow it"),
         }
     }

@@ -6,6 +6,7 @@ pub use lines::Lines;
 
 use super::{
     Exit, Failure, Global, Terminal,
+    approve::{self, Approve},
     follow::{self, RunObserver},
     run::{JournalArgs, put_in_force, show_warnings},
     skill,
@@ -46,6 +47,9 @@ pub struct ChatArgs {
     input: Vec<String>,
     #[command(flatten)]
     part: PackArgs,
+    /// The answer for calls that wait for a person.
+    #[arg(long, value_name = "ANSWER", default_value = "ask")]
+    approve: Approve,
     /// Do not keep typed lines for later chats.
     #[arg(long)]
     no_history: bool,
@@ -80,7 +84,8 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     }
     let mut shown = Transcript::new(&workflow, terminal);
     let mut lines = Lines::stdin(terminal, &stop, !args.no_history);
-    let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop).await?;
+    let approval = Approval { approve: args.approve, global, terminal };
+    let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop, &approval).await?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
         return Ok(Exit::Waiting);
@@ -184,7 +189,15 @@ fn as_agent(workflow: &Workflow, agent: &str) -> Result<Workflow, Rejected> {
     }
 }
 
+/// The answer for calls that wait for a person.
+pub struct Approval<'a> {
+    pub approve: Approve,
+    pub global: &'a Global,
+    pub terminal: &'a Terminal,
+}
+
 /// Drives a run until it ends, or is suspended and there are no more lines.
+#[allow(clippy::too_many_arguments, reason = "a command has all of these")]
 pub async fn converse(
     host: &Host,
     workflow: &Workflow,
@@ -193,6 +206,7 @@ pub async fn converse(
     watch: &mut impl RunObserver,
     sink: Option<Arc<dyn RunText>>,
     stop: &Stop,
+    approval: &Approval<'_>,
 ) -> Result<RunOutcome, Failure> {
     let mut past = 0;
     loop {
@@ -200,6 +214,11 @@ pub async fn converse(
         past = last;
         if outcome.status != Status::Suspended || stop.is_asked() {
             return Ok(outcome);
+        }
+        if approve::answer(host, Some(approval.global), &outcome, approval.approve, approval.terminal).await? {
+            let options = ResumeOptions { detach: true, sink: sink.clone(), ..ResumeOptions::default() };
+            run = host.resume(&outcome.run, options).await?;
+            continue;
         }
         let Some(said) = next_word(&outcome, workflow, lines)? else { return Ok(outcome) };
         let id = outcome.run.clone();
@@ -249,7 +268,7 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
 fn listens(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(|question| match question {
         Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,
-        Question::Doubt { .. } | Question::Grant { .. } => false,
+        Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } => false,
     })
 }
 

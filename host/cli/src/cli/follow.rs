@@ -1,8 +1,8 @@
 //! Following a run until it ends or is suspended, and showing its result.
 
 use super::{
-    Exit, Failure, Terminal, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop, stream::Text,
-    units::counted,
+    Exit, Failure, Terminal, approve, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop,
+    stream::Text, units::counted,
 };
 use futures_util::StreamExt as _;
 use opcell::{Host, remedy, run::Run};
@@ -240,6 +240,10 @@ fn ask_again(question: &Question) -> String {
                  `opcell runs {command} RUN {name}` resumes it"
             )
         }
+        question @ Question::Call { .. } => format!(
+            "{}  the run is not kept: start it with `--journal`, in a terminal, or with `--approve yes|deny`",
+            approve::shown(question)
+        ),
         question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question, &[]),
     }
 }
@@ -289,6 +293,7 @@ pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
                 denial.capability, denial.rule
             )
         }
+        Question::Call { .. } => approve::ask(run, question),
         Question::Doubt { step, what, effect } => format!(
             "step `{step}`: {what} (effect {effect}) was in progress when the run was interrupted and must not be repeated without \
              confirmation:\n  opcell runs resume {run} --retry    # or --skip, or --fail"

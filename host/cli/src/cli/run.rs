@@ -2,7 +2,8 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
-    chat::{self, Lines, PackArgs},
+    approve::Approve,
+    chat::{self, Approval, Lines, PackArgs},
     follow::Steps,
     graph, skill,
     stop::{Stop, StopArgs},
@@ -52,6 +53,9 @@ pub struct RunArgs {
     /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
+    /// Answer for calls that wait for a person: `ask` in a terminal at once, `deny`, or `yes`.
+    #[arg(long, value_name = "ANSWER", default_value = "ask")]
+    approve: Approve,
     /// Leave the run to the workers of the journal: print its ID and return at once.
     #[arg(long, conflicts_with_all = ["no_journal", "say", "stream", "graph", "output_json"])]
     queue: bool,
@@ -135,7 +139,8 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
     let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
     let mut said = Lines::Scripted(say.into_iter());
-    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop).await?;
+    let approval = Approval { approve: args.approve, global, terminal };
+    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop, &approval).await?;
     let exit = steps.end(&outcome, journaled, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);

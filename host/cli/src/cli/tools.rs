@@ -47,13 +47,25 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
     if let ToolsCommand::Show { name } = command {
         return show::show(global, name, terminal).await;
     }
-    let entries = global.host(terminal).await?.tools().await;
+    let host = global.host(terminal).await?;
+    let entries = host.tools().await;
+    let asking = host.sessions().asking_tools();
     let broken = entries.iter().any(|entry| entry.problem.is_some());
     if terminal.json {
-        terminal.json(&json!(entries))?;
+        let asks = |name: &str| {
+            let approval = asking.iter().find(|(_, approval)| approval.tool == name);
+            approval.map(|(_, approval)| approval.describe())
+        };
+        let mut listed = json!(entries);
+        for (entry, shown) in entries.iter().zip(listed.as_array_mut().into_iter().flatten()) {
+            if let (Some(shown), Some(asks)) = (shown.as_object_mut(), asks(&entry.name)) {
+                shown.insert("approve".to_owned(), json!(asks));
+            }
+        }
+        terminal.json(&listed)?;
         return Ok(exit(broken));
     }
-    if entries.is_empty() {
+    if entries.is_empty() && asking.is_empty() {
         terminal.note("no tools: `[tools]` of the project file maps names that documents call");
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
@@ -64,6 +76,9 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
         if let Some(problem) = &entry.problem {
             terminal.line(&printable(&indented(problem)))?;
         }
+    }
+    for (_, approval) in &asking {
+        terminal.line(&printable(&format!("{} {}", approval.tool, approval.describe())))?;
     }
     Ok(exit(broken))
 }

@@ -114,6 +114,8 @@ impl Loader {
             skills: ground.skills.clone(),
             stores: ground.stores.clone(),
             sink: self.sink.clone(),
+            approve: config.sessions.plugin_approvals.get(&plugin.name).cloned().unwrap_or_default(),
+            approved: plugin.grants.approved.clone(),
         });
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
         Ok(Ok(Loaded {

@@ -254,6 +254,7 @@ fn waited_for(questions: &[Question]) -> String {
             Question::Signal { step, name, .. } => format!("signal `{name}` of step `{step}`"),
             Question::Doubt { step, .. } => format!("a decision on step `{step}`"),
             Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
+            Question::Call { step, tool, .. } => format!("approval of a call of `{tool}` by step `{step}`"),
         })
         .collect();
     if what.is_empty() { "an answer".to_owned() } else { what.join(", ") }
@@ -389,6 +390,7 @@ mod tests {
             settings: opcell_ir::ir::Session::default(),
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals: Vec::new(),
         };
         let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };

@@ -10,7 +10,8 @@ use crate::{
 };
 use axum::{Json, http::StatusCode};
 use opcell_engine::{
-    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted, event::GrantScope,
+    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted,
+    event::{CallAnswer, GrantScope},
 };
 use opcell_journal::RunId;
 use opcell_types::{Denial, Value};
@@ -108,6 +109,51 @@ pub struct ApproveBody {
     why: Option<String>,
     /// Instead: grants what a plugin was denied, or refuses it; needs the scope `admin`.
     grant: Option<GrantBody>,
+    /// IDs of questions about calls: one answer for all of them.
+    questions: Option<Vec<String>>,
+    /// Of a call: arguments to call the tool with, instead of the model's.
+    #[schema(value_type = Option<Json_>)]
+    arguments: Option<Value>,
+    /// Of a call: whether the same call needs no further answer in this run.
+    remember: Option<RememberBody>,
+}
+
+/// The duration of a call's approval: for the same tool with the same arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RememberBody {
+    /// This call.
+    Once,
+    /// This run.
+    Run,
+}
+
+/// The most calls that one answer is for.
+const MAX_CALLS: usize = 100;
+
+/// Answers questions about calls, each by its ID.
+pub(crate) async fn answer_calls(
+    admitted: &Admitted,
+    run: RunId,
+    questions: Vec<String>,
+    answer: &CallAnswer,
+    from: &str,
+) -> Result<Json<Sent>, Problem> {
+    if questions.len() > MAX_CALLS {
+        let detail = format!("one answer is for at most {MAX_CALLS} calls");
+        return Err(Problem::bad_request("invalid-body", detail));
+    }
+    // The run is read to see whether it still asks this.
+    let _room = admitted.tenant.views.room().await?;
+    for question in &questions {
+        let (by, from) = (Some(admitted.caller.name.clone()), Some(from.into()));
+        let engine = admitted.tenant.host.engine();
+        engine.answer_call(&run, question, answer.clone(), by, from).await?;
+        let approved = matches!(answer, CallAnswer::Approve { .. });
+        tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name, run = %run,
+            question, approved, "answered about a call");
+    }
+    Ok(Json(Sent { run, step: None }))
 }
 
 /// The answer to a call that was denied something.
@@ -232,7 +278,31 @@ pub(super) async fn approve(
         }
         return self::grant(&admitted, run.into(), body.wanted(), grant).await;
     }
-    answer(&admitted, run.into(), body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
+    let run: RunId = run.into();
+    let view = admitted.tenant.views.of(&run).await?;
+    let about_calls: Vec<String> = match (&body.questions, &body.question) {
+        (Some(questions), _) => questions.clone(),
+        (None, Some(question)) if view.state().asked_call(question).is_some() => vec![question.clone()],
+        _ => Vec::new(),
+    };
+    drop(view);
+    if !about_calls.is_empty() || body.arguments.is_some() || body.remember.is_some() {
+        if about_calls.is_empty() {
+            let detail = "`arguments` and `remember` answer a question about a call, which needs its `question`";
+            return Err(
+                Problem::bad_request("invalid-body", detail).remedy("send the `id` that the run's `questions` have")
+            );
+        }
+        let answer = match body.approved.unwrap_or(true) {
+            false => CallAnswer::Refuse { reason: body.why.as_deref().map(Into::into) },
+            true => CallAnswer::Approve {
+                arguments: body.arguments.clone().unwrap_or(Value::Undefined),
+                run: body.remember == Some(RememberBody::Run),
+            },
+        };
+        return answer_calls(&admitted, run, about_calls, &answer, "api").await;
+    }
+    answer(&admitted, run, body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
 }
 
 impl ApproveBody {

@@ -133,6 +133,7 @@ fn asked(question: &Question) -> String {
         Question::Signal { name, .. } => format!("signal {name}"),
         Question::Doubt { step, .. } => format!("a decision on step {step}"),
         Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
+        Question::Call { tool, .. } => format!("approval of {tool}"),
     }
 }
 

@@ -16,8 +16,9 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use opcell::Denial;
-use opcell_engine::{Message, Wanted};
+use opcell_engine::{Message, Wanted, event::CallAnswer};
 use opcell_journal::RunId;
+use opcell_types::Value;
 use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
 use std::sync::Arc;
@@ -166,6 +167,57 @@ pub(super) async fn answer(
     let admitted = visitor.admit(&tenant, Scope::Approve)?;
     let why = Some(form.why.as_str()).filter(|why| !why.is_empty());
     let _sent = api::answer(&admitted, run.as_str().into(), question(&form.question), form.approved, why).await?;
+    Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
+}
+
+/// An answer about calls from the page.
+#[derive(Deserialize)]
+pub(super) struct CallForm {
+    proof: String,
+    /// The questions that the form was under, with spaces between them.
+    questions: String,
+    answer: CallWord,
+    #[serde(default)]
+    why: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+/// An answer about calls.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CallWord {
+    /// They are made.
+    Approve,
+    /// They are made, and so are the same ones in this run.
+    Run,
+    /// They are not.
+    Refuse,
+}
+
+/// Answers for calls.
+pub(super) async fn call(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<CallForm>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Approve)?;
+    let given = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
+    let answer = match form.answer {
+        CallWord::Refuse => CallAnswer::Refuse { reason: given(&form.why).map(Into::into) },
+        word => {
+            let arguments = match given(&form.arguments) {
+                None => Value::Undefined,
+                Some(json) => Value::from_json(&json).map_err(|error| {
+                    Problem::bad_request("invalid-arguments", format!("the arguments are not JSON: {error}"))
+                })?,
+            };
+            CallAnswer::Approve { arguments, run: word == CallWord::Run }
+        }
+    };
+    let questions = form.questions.split(' ').map(str::to_owned).collect();
+    let _sent = api::answer_calls(&admitted, run.as_str().into(), questions, &answer, "page").await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 

@@ -71,6 +71,9 @@ pub fn shell_tool(shell: Shell) -> SessionTool {
         .by_declaration()
 }
 
+/// Set for commands of models: what they start is told from what a person starts, who alone answers questions.
+pub const TOOL_CALL_VARIABLE: &str = "OPCELL_TOOL_CALL";
+
 struct ShellTool {
     shell: Shell,
     description: ToolDescription,
@@ -89,6 +92,7 @@ impl ShellTool {
             .current_dir(&self.shell.folder)
             .env_clear()
             .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .env(TOOL_CALL_VARIABLE, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

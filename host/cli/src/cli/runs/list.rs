@@ -128,6 +128,7 @@ async fn waits_for(open: &Open, run: &RunEntry) -> Result<Vec<String>, Failure> 
         Question::Signal { name, .. } => format!("signal {name}"),
         Question::Doubt { step, .. } => format!("decision on step {step}"),
         Question::Grant { denial, .. } => format!("grant of {}", denial.capability),
+        Question::Call { tool, .. } => format!("approval of {tool}"),
     };
     Ok(questions.into_iter().map(name).collect())
 }

@@ -11,8 +11,9 @@ use clap::Args;
 use opcell_engine::{
     Recorded, RunError, Trace,
     conversation::{Message, Role},
+    event::CallAnswer,
     receipt::{Receipt, cell_of, is_of_call},
-    trace::{ConversationTrace, SentMessage, StepTrace, What},
+    trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
 };
 use opcell_types::Value;
 use serde_json::json;
@@ -318,6 +319,7 @@ impl Page {
                 format!("effect {effect}: granted ({grant:?})").to_lowercase()
             }
             What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
+            What::Call(call) => call_answered(call),
             What::Cancel { reason } => format!("cancel: {reason}"),
         };
         let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -377,4 +379,22 @@ impl Page {
             let _ = writeln!(page, "{pad}{key}: {}", short(text, self.width));
         }
     }
+}
+
+/// The answer for a call: what was shown, what was answered, and where.
+fn call_answered(call: &CallTrace) -> String {
+    let what = match &call.answer {
+        CallAnswer::Approve { arguments, run } => {
+            let changed = match arguments.is_nullish() {
+                true => String::new(),
+                false => format!(", changed to {}", arguments.to_json()),
+            };
+            format!("approved{}{changed}", if *run { " for this run" } else { "" })
+        }
+        CallAnswer::Refuse { reason: Some(reason) } => format!("refused: {reason}"),
+        CallAnswer::Refuse { reason: None } => "refused".to_owned(),
+    };
+    let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
+    let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
+    format!("call {tool} {what}{from}; shown {question}: {arguments}")
 }

@@ -127,6 +127,7 @@ impl Shown {
             }
             @if let Some(denial) = &outcome.denial { (self.denied(denial)) }
             @for question in &outcome.questions { (self.question(question)) }
+            (self.calls_together())
             (self.reading())
             ul.facts {
                 (fact("Visits", used.visits, self.limits.total_visits)) (fact("Cells", used.cells, None))
@@ -221,11 +222,91 @@ impl Shown {
                     @if self.may.admin { p.quiet { "Always: every run has it, and the project file says so." } }
                 }
             },
+            Question::Call { .. } => self.call(question),
             Question::Doubt { effect, step, what } => html! {
                 div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
                     p.quiet { code { "opcell runs resume " (self.outcome.run) " --effect " (effect) " --retry | --skip | --fail" } } }
             },
         }
+    }
+
+    /// A call that waits for a person: all that the digest covers, and the answers.
+    fn call(&self, question: &Question) -> Markup {
+        let Question::Call {
+            id,
+            step,
+            path,
+            visit,
+            tool,
+            effects,
+            shown,
+            arguments,
+            said,
+            rule,
+            budget,
+            due,
+            people,
+            approved_by,
+        } = question
+        else {
+            return html! {};
+        };
+        html! {
+            div.box id={ "q-" (id) } {
+                p { b { "Call " code { (tool) } "?" } " " span.quiet { (effects.as_str()) } }
+                p.quiet { "Step " code { @if path.is_empty() { (step) } @else { (path) } } @if *visit > 1 { ", visit " (visit) }
+                    " · asked because of: " (rule)
+                    @if let Some(budget) = budget { " · used so far: " (budget) }
+                    @if let Some(due) = due { " · to be answered before " (due.to_text()) } }
+                @match &shown.difference { Some(difference) => pre { (difference) }, None => pre { (shown.text) } }
+                @for note in &shown.notes { p { b { "Note: " } (note) } }
+                @if shown.left_out > 0 || shown.difference.is_some() {
+                    details id={ "w-" (id) } { summary { "All arguments, " (shown.bytes) " bytes" } (value(arguments)) }
+                }
+                @if let Some(said) = said { p { "The model says: " q { (said) } } }
+                @if *people > 1 { p { (people) " people must approve it"
+                    @if !approved_by.is_empty() { "; so far: " (approved_by.join(", ")) } } }
+                @if self.may.approve { form.row method="post" action={ (self.here) "/call" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    input type="hidden" name="questions" value=(id);
+                    label for={ "why-" (id) } { "Reason for the model" }
+                    input id={ "why-" (id) } name="why";
+                    button.yes name="answer" value="approve" { "Approve" }
+                    @if *people < 2 { button.yes name="answer" value="run" { "Approve for this run" } }
+                    button.no name="answer" value="refuse" { "Refuse" }
+                } } @else { p.quiet { "Your token does not have the scope " code { "approve" } "." } }
+                @if self.may.approve && *people < 2 { details id={ "c-" (id) } { summary { "Change the arguments" }
+                    form method="post" action={ (self.here) "/call" } {
+                        input type="hidden" name="proof" value=(self.proof);
+                        input type="hidden" name="questions" value=(id);
+                        label for={ "a-" (id) } { "Arguments as JSON" }
+                        textarea id={ "a-" (id) } name="arguments" rows="6" { (arguments.to_json()) }
+                        button.yes name="answer" value="approve" { "Approve with these" }
+                    }
+                } }
+            }
+        }
+    }
+
+    /// Buttons that answer every call that is shown, where there are several.
+    fn calls_together(&self) -> Markup {
+        let ids: Vec<&str> = self
+            .outcome
+            .questions
+            .iter()
+            .filter_map(|question| match question {
+                Question::Call { id, .. } => Some(id.as_ref()),
+                _ => None,
+            })
+            .collect();
+        html! { @if self.may.approve && ids.len() > 1 { form.row method="post" action={ (self.here) "/call" } {
+            input type="hidden" name="proof" value=(self.proof);
+            input type="hidden" name="questions" value=(ids.join(" "));
+            label for="why-all" { "All " (ids.len()) " calls above. Reason for the model" }
+            input id="why-all" name="why";
+            button.yes name="answer" value="approve" { "Approve all" }
+            button.no name="answer" value="refuse" { "Refuse all" }
+        } } }
     }
 
     /// A denial, the command that would lift it, and a button where that needs nothing but a word.
