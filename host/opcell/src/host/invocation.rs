@@ -4,6 +4,7 @@ use super::Host;
 use opcell_engine::{
     call,
     ports::{Call, Operations, Reply, Success},
+    tool::Tool,
 };
 use opcell_ir::ir::CapabilityNarrowing;
 use opcell_types::{CallContext, Value};
@@ -20,6 +21,8 @@ pub struct Invocation<'a> {
     host: &'a Host,
     call: call::Call,
     cancel: CancellationToken,
+    /// Instead of an operation.
+    tool: Option<Arc<dyn Tool>>,
 }
 
 impl<'a> Invocation<'a> {
@@ -34,7 +37,11 @@ impl<'a> Invocation<'a> {
             granted: Vec::new(),
             timeout_ms: None,
         };
-        Self { host, call, cancel: CancellationToken::new() }
+        Self { host, call, cancel: CancellationToken::new(), tool: None }
+    }
+
+    pub(super) fn of_tool(host: &'a Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { tool, ..Self::new(host, name, arguments) }
     }
 
     /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
@@ -62,6 +69,12 @@ impl<'a> Invocation<'a> {
         self
     }
 
+    /// The trace that the call belongs to (W3C `traceparent`): its requests carry it.
+    pub fn traceparent(mut self, traceparent: impl Into<Arc<str>>) -> Self {
+        self.call.context.traceparent = Some(traceparent.into());
+        self
+    }
+
     /// Leaves the plugin less than it is granted.
     pub fn narrow(mut self, capabilities: CapabilityNarrowing) -> Self {
         self.call.capabilities = Some(Box::new(capabilities));
@@ -74,9 +87,13 @@ impl<'a> IntoFuture for Invocation<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Reply<Success>> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { host, call, cancel } = self;
+        let Self { host, call, cancel, tool } = self;
         Box::pin(async move {
-            let reply = host.catalog.invoke(Call::new(call, cancel)).await;
+            let call = Call::new(call, cancel);
+            let reply = match tool {
+                Some(tool) => host.catalog.call_tool(tool.as_ref(), call).await,
+                None => host.catalog.invoke(call).await,
+            };
             // There is no journal to keep it in.
             Reply { receipt: reply.receipt.map(|receipt| receipt.without_record()), ..reply }
         })
