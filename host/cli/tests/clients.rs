@@ -88,19 +88,25 @@ fn no_request_that_the_description_allows_makes_the_server_fail() {
     assert_eq!(server.get("/ready").0, 200);
 }
 
-/// Lists the tools, calls one, and asks for one that is not there: over HTTP for a URL, else over stdio.
+/// Lists the tools, calls one, and calls one that asks: over HTTP for a URL, else over stdio.
 const CLIENT: &str = r#"
 import asyncio, json, sys
 from mcp import Client, StdioServerParameters
+from mcp.types import ElicitResult
+
+async def approve(context, params):
+    return ElicitResult(action="accept", content={"approved": True})
 
 async def main():
-    target = sys.argv[1]
+    mode, target = sys.argv[1], sys.argv[2]
     if not target.startswith("http"):
-        target = StdioServerParameters(command=target, args=sys.argv[2:], cwd=".")
-    async with Client(target) as client:
+        target = StdioServerParameters(command=target, args=sys.argv[3:], cwd=".")
+    async with Client(target, mode=mode, elicitation_callback=approve) as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("run_greet", {"name": "Ada"})
-        print(json.dumps({"tools": [tool.name for tool in tools], "text": result.content[0].text, "error": result.is_error}))
+        asked = await client.call_tool("run_ask", {})
+        print(json.dumps({"tools": [tool.name for tool in tools], "text": result.content[0].text,
+            "error": result.is_error, "asked": asked.structured_content["status"]}))
 
 asyncio.run(main())
 "#;
@@ -110,16 +116,21 @@ fn the_python_sdk_of_mcp_lists_and_calls_over_both_transports() {
     let Some(bin) = programs() else { return };
     let folder = project();
     fs::write(folder.path().join("client.py"), CLIENT).unwrap();
-    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet"]);
+    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet", "--mcp-workflow", "ask"]);
     let url = format!("http://{}/v1/default/mcp", server.address);
-    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet"];
-    for target in [&[url.as_str()][..], &stdio[..]] {
+    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet", "--workflow", "ask"];
+    // The current revision asks its user what the run asks; those before are told the run, which waits.
+    let modes = [("auto", "completed"), ("legacy", "suspended")];
+    for (mode, asked, target) in
+        modes.iter().flat_map(|(mode, asked)| [&[url.as_str()][..], &stdio[..]].map(|target| (mode, asked, target)))
+    {
         let mut client = Command::new(bin.join("python"));
-        client.arg("client.py").args(target).current_dir(folder.path()).env("HOME", folder.path());
+        client.arg("client.py").arg(mode).args(target).current_dir(folder.path()).env("HOME", folder.path());
         let output = client.output().unwrap();
         let answer: serde_json::Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-        assert_eq!(answer, json!({"tools": ["opcell_run", "run_greet"], "text": "Ada", "error": false}));
+        let tools = ["opcell_run", "run_ask", "run_greet"];
+        assert_eq!(answer, json!({"tools": tools, "text": "Ada", "error": false, "asked": asked}), "{mode}");
     }
 }
 

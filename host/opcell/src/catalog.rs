@@ -2,6 +2,7 @@
 
 use crate::{
     config::Grant,
+    gateway::{self, GatewayListing},
     host::PluginError,
     http::{HttpRule, Method},
     replay::Record,
@@ -14,7 +15,7 @@ use indexmap::IndexMap;
 use opcell_engine::effect::AskedBecause;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
-use opcell_engine::tool::ToolInput;
+use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::SessionTool;
@@ -352,6 +353,36 @@ impl Catalog {
         crate::tools::tools(&self.tools, describe).await
     }
 
+    /// The tools of all MCP servers of the project, as they were accepted. Starts the servers.
+    pub(crate) async fn gateway(&self) -> GatewayListing {
+        gateway::listing(&self.tools).await
+    }
+
+    /// A tool of an MCP server of the project.
+    pub(crate) fn server_tool(&self, server: &str, tool: &str) -> Option<Arc<dyn Tool>> {
+        gateway::tool(&self.tools, server, tool)
+    }
+
+    /// Calls a tool that runs in no cell.
+    pub(crate) async fn call_tool(&self, tool: &dyn Tool, call: Call) -> Reply<Success> {
+        let input = ToolInput::of_step(&call);
+        let began = Instant::now();
+        let Reply { result, receipt } = tokio::select! {
+            reply = tool.call(&input) => reply,
+            () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
+            () = out_of_time(call.timeout_ms) => {
+                let ms = call.timeout_ms.unwrap_or_default();
+                let message = format!("the call has not ended within {ms} ms");
+                Err(Failure::host("timeout", message).retriable()).into()
+            }
+        };
+        let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
+            .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
+            .touching(call.touched.so_far())
+            .to_receipt();
+        Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt }
+    }
+
     /// The MCP servers of the project, started and asked.
     pub(crate) async fn server_entries(&self) -> Vec<ServerEntry> {
         crate::tools::servers(&self.tools).await
@@ -453,22 +484,7 @@ impl Operations for Catalog {
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
         if let Some(DocumentTool { tool, .. }) = self.tools.document_tool(&call.id) {
-            let input = ToolInput::of_step(&call);
-            let began = Instant::now();
-            let Reply { result, receipt } = tokio::select! {
-                reply = tool.call(&input) => reply,
-                () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
-                () = out_of_time(call.timeout_ms) => {
-                    let ms = call.timeout_ms.unwrap_or_default();
-                    let message = format!("the call has not ended within {ms} ms");
-                    Err(Failure::host("timeout", message).retriable()).into()
-                }
-            };
-            let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
-                .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
-                .touching(call.touched.so_far())
-                .to_receipt();
-            return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };
+            return self.call_tool(tool.as_ref(), call).await;
         }
         self.cell(
             &call,

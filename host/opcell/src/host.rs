@@ -13,6 +13,7 @@ pub use metered::JournalSink;
 
 use crate::{
     catalog::Catalog,
+    gateway::GatewayListing,
     library::Library,
     pins,
     report::Rejected,
@@ -133,6 +134,18 @@ impl Host {
     /// among them.
     pub async fn tools(&self) -> Vec<ToolEntry> {
         self.catalog.tool_entries().await
+    }
+
+    /// The tools of all MCP servers of the project, as they were accepted, to offer them further. Starts the servers.
+    pub async fn gateway(&self) -> GatewayListing {
+        self.catalog.gateway().await
+    }
+
+    /// Calls a tool of an MCP server of the project, if it is as it was accepted; see [`Host::invoke`].
+    pub fn invoke_tool(&self, server: &str, tool: &str, arguments: Value) -> Invocation<'_> {
+        let found = self.catalog.server_tool(server, tool);
+        // No operation has such a name: a server that the project does not have is no operation either.
+        Invocation::of_tool(self, &format!("mcp {server}/{tool}"), arguments, found)
     }
 
     /// The MCP servers of the project, started and asked for their tools.

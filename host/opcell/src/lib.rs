@@ -80,6 +80,7 @@ mod tools;
 pub use opcell_types::trace;
 pub mod triggers;
 
+pub mod gateway;
 pub mod host;
 pub mod live;
 mod names;

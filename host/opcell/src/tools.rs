@@ -27,7 +27,7 @@ pub(crate) use fetch::Fetch;
 pub use inventory::{ServerEntry, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
 pub use opcell_tools::mcp::{ConfinementReport, confinement};
-use remote::Remote;
+pub(crate) use remote::Remote;
 
 /// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may,
 /// too.
@@ -153,6 +153,11 @@ impl Tools {
     /// The tools that stand for no operation of a plugin, as a session that declares one has it.
     pub(crate) fn for_sessions(&self) -> impl Iterator<Item = SessionTool> + '_ {
         self.of_documents.iter().map(|(name, known)| SessionTool::new(known.tool.clone()).named(name))
+    }
+
+    /// Every server of the project.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.values()
     }
 
     /// Every name.

@@ -45,7 +45,7 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
-pub(crate) use runs::{Start, begin, encoded, run_graph};
+pub(crate) use runs::{PARK, Start, begin, encoded, run_graph};
 pub(crate) use send::{GrantBody, answer, answer_calls, grant, write_grant};
 
 /// Largest body of a request.
@@ -114,7 +114,7 @@ impl App {
             tenants.iter().for_each(|tenant| tenant.views.draw_with(draw));
         }
         Ok(Self {
-            mcp: mcp::Services::new(&tenants, &settings.mcp_workflows, &stop),
+            mcp: mcp::Services::new(&tenants, settings, &stop),
             tenants,
             access: settings.access.clone(),
             draw: settings.draw,

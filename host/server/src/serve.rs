@@ -58,6 +58,8 @@ pub struct Settings {
     pub draw: Option<Draw>,
     /// Workflows that are tools for MCP clients, beside the operations.
     pub mcp_workflows: Vec<String>,
+    /// The part that each tenant's MCP endpoint offers of the tools of the tenant's own MCP servers; absent: nothing.
+    pub mcp_gateway: Option<crate::mcp::Gateway>,
     /// The collector of the traces of ended runs.
     pub collector: Option<Collector>,
 }
@@ -73,6 +75,7 @@ impl Settings {
             worker: WorkerOptions::default(),
             draw: None,
             mcp_workflows: Vec::new(),
+            mcp_gateway: None,
             collector: None,
         }
     }

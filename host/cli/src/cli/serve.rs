@@ -25,6 +25,7 @@ use opcell_server::{
     Collector, Meter, Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
     access::{Access, Own, tokens::TokenStore},
     api::{self, GraphFormat},
+    mcp::{Face, Gateway},
     tenant::TenantLimits,
 };
 use serde_json::json;
@@ -53,6 +54,16 @@ pub struct ServeArgs {
     /// Offer this workflow as a tool to MCP clients, beside the operations of the plugins (repeatable).
     #[arg(long, value_name = "NAME")]
     mcp_workflow: Vec<String>,
+    /// Offer the tools of a tenant's own MCP servers to MCP clients as well, as `SERVER__TOOL`.
+    #[arg(long)]
+    mcp_gateway: bool,
+    /// With `--mcp-gateway`: offer a search over all tools, the description of one, and a call by name, in place of the
+    /// tools.
+    #[arg(long, requires = "mcp_gateway")]
+    mcp_search: bool,
+    /// With `--mcp-gateway`: offer only tools like this, such as `notes/*` (repeatable).
+    #[arg(long, value_name = "SERVER/TOOL", requires = "mcp_gateway")]
+    mcp_tool: Vec<String>,
     /// Send the traces of runs that have ended to this collector of OpenTelemetry, by OTLP over HTTP. Without prompts,
     /// inputs and results. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
     #[arg(long, value_name = "URL")]
@@ -71,6 +82,10 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     settings.access = access(&config, args.open, terminal)?;
     settings.draw = Some(|| Box::new(Drawn(None)));
     settings.mcp_workflows.clone_from(&args.mcp_workflow);
+    settings.mcp_gateway = args.mcp_gateway.then(|| {
+        let face = if args.mcp_search { Face::Search } else { Face::Tools };
+        Gateway::new(face, args.mcp_tool.clone())
+    });
     let mut worker = WorkerOptions::default();
     worker.concurrency = usize::from(args.concurrency);
     worker.grace = args.stop.grace();

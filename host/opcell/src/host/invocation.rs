@@ -5,6 +5,7 @@ use crate::catalog::Offer;
 use opcell_engine::{
     call,
     ports::{Call, Judges, Operations, Reply, Success},
+    tool::Tool,
 };
 use opcell_ir::ir::CapabilityNarrowing;
 use opcell_types::{CallContext, Outcome, Value, Verdict};
@@ -21,6 +22,8 @@ pub struct Invocation<'a> {
     host: &'a Host,
     call: call::Call,
     cancel: CancellationToken,
+    /// Instead of an operation.
+    tool: Option<Arc<dyn Tool>>,
 }
 
 impl<'a> Invocation<'a> {
@@ -35,7 +38,11 @@ impl<'a> Invocation<'a> {
             granted: Vec::new(),
             timeout_ms: None,
         };
-        Self { host, call, cancel: CancellationToken::new() }
+        Self { host, call, cancel: CancellationToken::new(), tool: None }
+    }
+
+    pub(super) fn of_tool(host: &'a Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { tool, ..Self::new(host, name, arguments) }
     }
 
     /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
@@ -60,6 +67,12 @@ impl<'a> Invocation<'a> {
     /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it.
     pub fn context(mut self, context: CallContext) -> Self {
         self.call.context = context;
+        self
+    }
+
+    /// The trace that the call belongs to (W3C `traceparent`): its requests carry it.
+    pub fn traceparent(mut self, traceparent: impl Into<Arc<str>>) -> Self {
+        self.call.context.traceparent = Some(traceparent.into());
         self
     }
 
@@ -89,13 +102,14 @@ impl<'a> IntoFuture for Invocation<'a> {
     type IntoFuture = Pin<Box<dyn Future<Output = Reply<Success>> + Send + 'a>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { host, call, cancel } = self;
+        let Self { host, call, cancel, tool } = self;
         Box::pin(async move {
             let judges = host.catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
             let call = Call::new(call, cancel);
-            let reply = match judges {
-                true => verdict_as_data(host.catalog.judge(call).await),
-                false => host.catalog.invoke(call).await,
+            let reply = match tool {
+                Some(tool) => host.catalog.call_tool(tool.as_ref(), call).await,
+                None if judges => verdict_as_data(host.catalog.judge(call).await),
+                None => host.catalog.invoke(call).await,
             };
             // There is no journal to keep it in.
             Reply { receipt: reply.receipt.map(|receipt| receipt.without_record()), ..reply }

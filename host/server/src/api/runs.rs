@@ -44,7 +44,7 @@ const PAGE: (usize, usize) = (50, 500);
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A run whose timer ends within this time stays loaded.
-const PARK: Duration = Duration::from_secs(1);
+pub(crate) const PARK: Duration = Duration::from_secs(1);
 
 /// A run in a list.
 #[derive(Debug, Serialize, ToSchema)]

@@ -37,7 +37,7 @@ impl Changes {
 /// Returns a number for the list, which differs where the list does.
 async fn of(server: &McpServer) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for tool in server.tools().await.page(0, usize::MAX) {
+    for tool in server.tools().await.page(None, usize::MAX).0 {
         serde_json::to_string(&tool).unwrap_or_default().hash(&mut hasher);
     }
     hasher.finish()
