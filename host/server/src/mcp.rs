@@ -16,7 +16,7 @@ use crate::{
 };
 use changes::Changes;
 use opcell::trace::TraceContext;
-use opcell_engine::{MESSAGE_SIGNAL, Status};
+use opcell_engine::{MESSAGE_SIGNAL, Status, large::ELIDED};
 use opcell_journal::RunId;
 use opcell_types::Value;
 use rmcp::{
@@ -35,6 +35,17 @@ use tools::{Target, ToolList};
 
 /// How long a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
+
+/// Bytes of JSON of a result that is given as a tree, which takes many times as much.
+const MAX_RESULT_BYTES: u64 = 16 << 20;
+
+/// A run's result, or `…`: that of a journal from elsewhere may expand to more than anyone reads.
+fn shown(result: &Value) -> Json {
+    match result.measure().bytes() {
+        ..=MAX_RESULT_BYTES => Json::from(result),
+        _ => Json::from(ELIDED),
+    }
+}
 
 /// How often it is looked whether a client that is told of changes has gone.
 const CLOSED: Duration = Duration::from_secs(10);
@@ -174,7 +185,7 @@ impl McpServer {
             _ => CallToolResult::success(vec![ContentBlock::text(text)]),
         };
         result.structured_content = Some(json!({
-            "run": run, "status": outcome.status, "result": Json::from(&outcome.result), "questions": questions,
+            "run": run, "status": outcome.status, "result": shown(&outcome.result), "questions": questions,
         }));
         let receipts = self.receipts(run, receipts).await;
         result.meta = Some(MetaObject(Map::from_iter([

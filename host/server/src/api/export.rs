@@ -24,6 +24,9 @@ use std::{
 };
 use utoipa::IntoParams;
 
+/// Bytes of JSON after which a piece of an export is sent.
+const MAX_PIECE_BYTES: usize = 1 << 20;
+
 /// In which form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -94,9 +97,18 @@ pub(crate) async fn exported(admitted: &Admitted, run: RunId, params: ExportPara
                     return Some((Err(error), (None, last, permit)));
                 }
             };
-            let after = page.last().map_or(last, |recorded| recorded.seq);
-            let text: String = page.iter().map(|recorded| line(recorded) + "\n").collect();
-            Some((Ok(Bytes::from(text)), (None, after, permit)))
+            let mut text = String::new();
+            let mut written = after;
+            // As many as fit: one event may say megabytes.
+            for recorded in &page {
+                text += &line(recorded);
+                text.push('\n');
+                written = recorded.seq;
+                if text.len() >= MAX_PIECE_BYTES {
+                    break;
+                }
+            }
+            Some((Ok(Bytes::from(text)), (None, written, permit)))
         }
     });
     let mut response = Body::from_stream(lines).into_response();
