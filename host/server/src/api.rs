@@ -46,7 +46,7 @@ pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
 pub(crate) use runs::{Start, begin, encoded, run_graph};
-pub(crate) use send::{GrantBody, answer, grant, write_grant};
+pub(crate) use send::{GrantBody, answer, grant, own, write_grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;

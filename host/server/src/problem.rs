@@ -140,6 +140,8 @@ impl From<&JournalError> for Problem {
             JournalError::UnknownRun(_) => StatusCode::NOT_FOUND,
             JournalError::RunExists(_)
             | JournalError::Held { .. }
+            | JournalError::FromElsewhere { .. }
+            | JournalError::TooLarge { .. }
             | JournalError::Ended { .. }
             | JournalError::Torn { .. }
             | JournalError::Broken { .. }

@@ -9,6 +9,7 @@ use crate::{
     problem::Problem,
 };
 use axum::{Json, http::StatusCode};
+use opcell::remedy;
 use opcell_engine::{
     AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted, event::GrantScope,
 };
@@ -137,6 +138,7 @@ pub(crate) async fn grant(
     }
     let view = admitted.tenant.views.of(&run).await?;
     let status = view.state().status();
+    let pins = view.state().pins().clone();
     let asked = view.state().chosen_grant(&wanted).map_err(|why| {
         let listed = |asked: &AskedGrant| {
             let ids = asked.calls.iter().map(|(_, id)| format!("`{id}`")).collect::<Vec<_>>().join(", ");
@@ -145,6 +147,14 @@ pub(crate) async fn grant(
         not_chosen(&run, "grant", status, why, listed)
     })?;
     drop(view);
+    if !matches!(grant, GrantBody::Refuse) {
+        own(admitted, &run)?;
+        let denial = &asked.denial;
+        let is_pinned = |plugin: &str| pins.contains_key(format!("plugin {plugin}").as_str());
+        if !remedy::fits(denial) || !denial.remedy.plugin().is_none_or(is_pinned) {
+            return Err(misfit(&run, denial));
+        }
+    }
     let grant = match grant {
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
@@ -160,6 +170,27 @@ pub(crate) async fn grant(
         admitted.tenant.host.engine().send(&run, &message).await?;
     }
     Ok(Json(Sent { run, step: None }))
+}
+
+fn misfit(run: &RunId, denial: &Denial) -> Problem {
+    let detail = format!(
+        "run `{run}` was denied {}, but what it asks for is something else: {}",
+        denial.capability, denial.remedy
+    );
+    Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail).remedy("refuse it")
+}
+
+/// Refuses a run that came with the journal and that nobody here has adopted.
+///
+/// # Errors
+/// 409, with the command that adopts it.
+pub(crate) fn own(admitted: &Admitted, run: &RunId) -> Result<(), Problem> {
+    if !admitted.tenant.host.engine().journal().is_from_elsewhere(run) {
+        return Ok(());
+    }
+    let detail = format!("run `{run}` was not made here: it came with the journal");
+    let remedy = format!("if it may go on, on the server: opcell runs adopt {run}");
+    Err(Problem::new(StatusCode::CONFLICT, "run-from-elsewhere", detail).remedy(remedy))
 }
 
 /// Writes what was denied into the tenant's project file. The plugin is loaded again when the file is seen to have
