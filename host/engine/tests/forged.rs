@@ -134,8 +134,8 @@ async fn a_run_from_elsewhere_is_read_in_bounded_memory_by_everyone() {
         let json = within(&format!("printing {run}"), async {
             let trace = Trace::of(run, shown.as_ref().ok()?).unwrap();
             serde_json::to_string(&trace.within(64 << 20)).ok()
-        });
-        let json = json.await;
+        })
+        .await;
         assert!(json.as_ref().is_none_or(|json| json.contains(ELIDED)), "{run}");
         assert_eq!(json.is_none(), &**run == "packed", "{run}");
         drop((shown, json));

@@ -4,6 +4,7 @@ mod meter;
 
 use crate::tenant::Tenant;
 use opcell_engine::RunOutcome;
+use opcell_journal::RunEntry;
 use opcell_sandbox::PoolUse;
 use std::{
     collections::BTreeMap,
@@ -101,7 +102,9 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
     let mut runs = Vec::new();
     for (tenant, journaled) in tenants {
-        runs.extend(journaled.states.iter().map(|(status, count)| (by(tenant, "status", status), count.to_string())));
+        // A status without runs is 0 and not absent: alarms compare numbers.
+        let count = |status: &str| journaled.states.get(status).copied().unwrap_or(0);
+        runs.extend(RunEntry::STATUSES.map(|status| (by(tenant, "status", status), count(status).to_string())));
     }
     family("runs", "gauge", "Runs of the journal by status.", runs);
     let of = |read: fn(&Journaled) -> String| {

@@ -45,6 +45,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
         .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
         .route("/t/{tenant}/runs/{run}/allow", post(run::allow))
+        .route("/t/{tenant}/runs/{run}/retry", post(run::retry))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
         .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
@@ -156,12 +157,17 @@ fn duration(ms: f64) -> String {
 /// Longest text of one message or value on the page, in characters.
 const TEXT: usize = 20_000;
 
+/// Bytes of JSON up to which a value is shown with line breaks.
+const TREE_BYTES: u64 = 1 << 20;
+
 fn value(of: &Value) -> Markup {
-    let text = match of.as_str() {
-        Some(text) => text.to_owned(),
-        None => serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default(),
-    };
-    html! { pre { (cut(&text)) } }
+    let bytes = of.measure().bytes();
+    html! { pre { @match of.as_str() {
+        Some(text) => (cut(text)),
+        // As a tree, which line breaks need, a value takes many times as much as its text.
+        None if bytes > TREE_BYTES => { (of.json_prefix(TEXT)) "… (" (bytes) " bytes)" }
+        None => (cut(&serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default())),
+    } } }
 }
 
 fn cut(text: &str) -> String {

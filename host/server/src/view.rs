@@ -12,8 +12,9 @@ use crate::{
 use axum::http::StatusCode;
 use opcell::{Denial, remedy};
 use opcell_engine::{
-    Engine, RunError,
+    Engine, ReadSoFar, RunError,
     event::{EffectReply, Event, Recorded},
+    retry::RetryPoints,
     state::State as RunFold,
 };
 use opcell_journal::RunId;
@@ -48,6 +49,9 @@ const STRETCH: u64 = 2_048;
 const VIEWS: usize = 64;
 const EVENTS: u64 = 200_000;
 
+/// Bytes of an event that counts as one of them.
+const EVENT_BYTES: u64 = 2_048;
+
 /// How long a view is kept that no one asks for.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -71,6 +75,8 @@ pub(crate) struct View {
     denials: Vec<Denial>,
     path: Option<Box<dyn Path>>,
     last: Option<Recorded>,
+    so_far: ReadSoFar,
+    retries: RetryPoints,
 }
 
 impl View {
@@ -86,7 +92,14 @@ impl View {
             denials: Vec::new(),
             path: draw.map(|draw| draw()),
             last: None,
+            so_far: ReadSoFar::nothing(),
+            retries: RetryPoints::default(),
         }
+    }
+
+    /// What it takes of [`EVENTS`]: events that say much count as several.
+    fn weight(&self) -> u64 {
+        self.state.seq().max(self.so_far.event_bytes() / EVENT_BYTES)
     }
 
     /// The fold of its events.
@@ -97,6 +110,11 @@ impl View {
     /// Its last event.
     pub(crate) fn last(&self) -> Option<&Recorded> {
         self.last.as_ref()
+    }
+
+    /// The last event before the call with which it failed.
+    pub(crate) fn before_failure(&self) -> Option<u64> {
+        self.retries.before_failure()
     }
 
     /// Its spans, in the order in which they began.
@@ -160,6 +178,7 @@ impl View {
                 path.observe(&part.event);
             }
         }
+        self.retries.observe(&recorded);
         if is_said(&recorded.event) {
             self.said.push(recorded.seq);
         }
@@ -196,8 +215,8 @@ impl View {
         }
         let until = self.state.seq().saturating_add(most);
         while self.state.seq() < until {
-            let page = engine.events_after(&self.run, self.state.seq(), PAGE).await?;
-            let is_end = (page.len() as u64) < PAGE;
+            let page = engine.events_held(&self.run, self.state.seq(), PAGE, &mut self.so_far).await?;
+            let is_end = page.is_empty() || self.so_far.is_end();
             for recorded in page {
                 self.observe(recorded)?;
             }
@@ -351,7 +370,7 @@ impl Views {
         };
         match read {
             Ok(is_all) => {
-                self.keep(run, view, held.state.seq());
+                self.keep(run, view, held.weight());
                 Ok((held, is_all))
             }
             Err(error) => {
@@ -386,14 +405,21 @@ impl Views {
         wanted.sort_unstable();
         wanted.dedup();
         let (mut found, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        // All of them are held at the same time.
+        let mut so_far = ReadSoFar::nothing();
         while let Some(first) = rest.first() {
             let together = rest.partition_point(|seq| *seq < first + GAP);
             let (now, later) = rest.split_at(together);
             let most = now.last().map_or(1, |last| last - first + 1);
-            let read = self.engine.events_after(run, first.saturating_sub(1), most).await?;
+            let read = self.engine.events_held(run, first.saturating_sub(1), most, &mut so_far).await?;
+            let read_to = read.last().map(|last| last.seq);
             let named = read.into_iter().filter(|recorded| now.binary_search(&recorded.seq).is_ok());
             found.extend(named.map(|recorded| (recorded.seq, recorded)));
-            rest = later;
+            // A page of events that say much ends before the last one that was asked for.
+            rest = match read_to {
+                Some(read_to) => rest.get(rest.partition_point(|seq| *seq <= read_to)..).unwrap_or_default(),
+                None => later,
+            };
         }
         Ok(found)
     }

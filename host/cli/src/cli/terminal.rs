@@ -145,6 +145,30 @@ impl Terminal {
         out.flush()
     }
 
+    /// A result as a list of JSON whose items come one at a time.
+    pub fn list(&self) -> JsonList {
+        JsonList { is_empty: true }
+    }
+
+    /// Returns `true` if a person can answer.
+    pub fn is_interactive(&self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a person, on a terminal; elsewhere, whoever wrote the command has said so already.
+    pub fn confirms(&self, what: &str, question: &str) -> io::Result<bool> {
+        if !self.is_interactive() {
+            self.note(what);
+            return Ok(true);
+        }
+        let mut err = io::stderr().lock();
+        write!(err, "{}\n{question} [y/N] ", printable(what))?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// A line of progress; never a result.
     pub fn note(&self, text: &str) {
         if !self.quiet {
@@ -221,5 +245,28 @@ mod tests {
         assert_eq!(filter(None, Some("info"), true).unwrap(), "info");
         assert_eq!(filter(Some(LogLevel::Debug), Some("trace"), false).unwrap(), "opcell=debug,warn");
         assert!(filter(None, Some("opcell=loud"), false).unwrap_err().message.contains("RUST_LOG"));
+    }
+}
+
+/// A list of JSON that is being printed.
+pub struct JsonList {
+    is_empty: bool,
+}
+
+impl JsonList {
+    pub fn item(&mut self, item: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(item)?;
+        let text = if io::stdout().is_terminal() { escaped(&text) } else { text.into() };
+        let before = if std::mem::replace(&mut self.is_empty, false) { "[\n  " } else { ",\n  " };
+        // JSON has no line breaks within its texts.
+        let lines = text.replace('\n', "\n  ");
+        let mut out = io::stdout().lock();
+        out.write_all(before.as_bytes())?;
+        out.write_all(lines.as_bytes())
+    }
+
+    pub fn end(self) -> io::Result<()> {
+        let end: &[u8] = if self.is_empty { b"[]\n" } else { b"\n]\n" };
+        io::stdout().lock().write_all(end)
     }
 }

@@ -14,6 +14,7 @@ mod lasting;
 mod parallel_tools;
 mod psi;
 mod receipts;
+mod retry;
 mod routing;
 mod seeds;
 mod shell;

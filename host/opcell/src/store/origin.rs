@@ -14,12 +14,12 @@ use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
     Record, Retention, RunEntry, RunId, RunQuery,
 };
-use opcell_types::files::read_text_bounded;
+use opcell_types::files::{Folder, Readers, make_private, read_text_bounded};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    fs::{self, File},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -89,20 +89,21 @@ fn read_list(file: &Path) -> io::Result<BTreeSet<RunId>> {
 
 fn write_list(file: &Path, runs: &BTreeSet<RunId>) -> io::Result<()> {
     let text = serde_json::to_string(runs).map_err(io::Error::other)?;
-    write_whole(file, &text, Some(Permissions::from_mode(0o600)))
+    write_whole(file, &text, Readers::Owner)
 }
 
 /// Keeps other processes from looking at the same time.
 fn turn(list: &Path) -> io::Result<File> {
     let lock = list.with_file_name("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+    make_private(&lock)?;
+    let file = File::open(lock)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
     Ok(file)
 }
 
 fn folder(places: &Places) -> io::Result<Option<PathBuf>> {
     let Some(folder) = places.state.as_ref().map(|state| state.join("journals")) else { return Ok(None) };
-    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    Folder::open_or_make(&folder, Readers::Owner)?;
     Ok(Some(folder))
 }
 
@@ -294,6 +295,7 @@ mod tests {
 
     use super::*;
     use opcell_journal::SqliteJournal;
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
 
     struct World {
         folder: tempfile::TempDir,

@@ -15,6 +15,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::IntoResponse,
 };
+use opcell_engine::RunError;
 use serde::Serialize;
 use std::{
     sync::{Arc, LazyLock},
@@ -55,32 +56,38 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, P
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "the server is stopping"));
     }
-    if !app.readiness.holds(&app).await {
-        let detail = "a journal does not answer; the server's log says which, and why";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", detail));
+    if let Some(why) = app.readiness.lacks(&app).await {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", why);
+        return Err(problem.remedy("runs continue by themselves once it can be written"));
     }
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// Whether every journal answers. No one needs a token to ask, so they are asked once in a while, however many ask.
+/// Why a journal cannot be read or written. No one needs a token to ask, so they are asked once in a while, however many
+/// ask.
 #[derive(Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+pub(crate) struct Readiness(Mutex<Option<(Instant, Option<String>)>>);
 
 impl Readiness {
-    async fn holds(&self, app: &App) -> bool {
+    async fn lacks(&self, app: &App) -> Option<String> {
         let mut known = self.0.lock().await;
-        if let Some((_, holds)) = known.filter(|(looked, _)| looked.elapsed() < READY) {
-            return holds;
+        if let Some((_, why)) = known.as_ref().filter(|(looked, _)| looked.elapsed() < READY) {
+            return why.clone();
         }
-        let mut holds = true;
+        let mut why = None;
         for tenant in app.tenants.iter() {
-            if let Err(error) = tenant.host.engine().runnable(1).await {
+            let journal = tenant.host.engine().journal();
+            let looked = match tenant.host.engine().runnable(1).await {
+                Ok(_) => journal.probe().await.map_err(RunError::from),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = looked {
                 tracing::warn!(tenant = %tenant.name, %error, "not ready");
-                holds = false;
+                why.get_or_insert_with(|| format!("the journal of tenant `{}` does not work: {error}", tenant.name));
             }
         }
-        *known = Some((Instant::now(), holds));
-        holds
+        *known = Some((Instant::now(), why.clone()));
+        why
     }
 }
 

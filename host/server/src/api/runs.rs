@@ -4,6 +4,7 @@ use super::{
     App, GraphFormat,
     body::{At, Body, Params},
     query::with_remedy,
+    send::own,
     shown, workflows,
 };
 use crate::{
@@ -22,9 +23,9 @@ use opcell::{
     host::StartError,
     trace::{TRACEPARENT, TraceContext},
 };
-use opcell_engine::{Event, RunError, RunOutcome, event::Timestamp};
+use opcell_engine::{Event, RunError, RunOutcome, event::Timestamp, large::ELIDED};
 use opcell_journal::{JournalError, RunEntry, RunId, RunQuery};
-use opcell_types::Value;
+use opcell_types::{Value, value::MAX_BYTES};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
 use sha2::{Digest, Sha256};
@@ -56,10 +57,17 @@ pub struct RunItem {
     /// The workflow's name.
     #[schema(value_type = String)]
     workflow: Arc<str>,
-    /// `pending`, `running`, `interrupted`, `suspended`, `completed`, `failed` or `cancelled`.
+    /// `pending`, `running`, `waiting`, `interrupted`, `suspended`, `completed`, `failed` or `cancelled`.
     status: String,
     /// Whether a process drives it now.
     driven: bool,
+    /// Which process drives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    driven_by: Option<Arc<str>>,
+    /// When its pause ends, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
     /// How many events it has.
     events: u64,
     /// When it was created, RFC 3339.
@@ -75,6 +83,8 @@ impl RunItem {
             workflow: run.workflow.clone(),
             status: run.status(now).to_owned(),
             driven: run.driven,
+            driven_by: run.driver.clone(),
+            until: run.state.due.filter(|due| *due > now && !run.state.ended).map(|due| Timestamp(due).to_text()),
             events: run.records,
             created_at: Timestamp(run.created_at).to_text(),
             updated_at: Timestamp(run.updated_at).to_text(),
@@ -344,9 +354,11 @@ pub struct RunDetail {
     used: Json_,
     /// What it was given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<Json_>,
+    #[schema(value_type = Option<Json_>)]
+    input: Option<Value>,
     /// What it returned; null while it has not ended.
-    result: Json_,
+    #[schema(value_type = Json_)]
+    result: Value,
     /// Why it ended, if not well.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -362,7 +374,8 @@ pub struct RunDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     denial: Option<Json_>,
     /// Named values.
-    artifacts: Json_,
+    #[schema(value_type = Json_)]
+    artifacts: Value,
 }
 
 async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDetail, Problem> {
@@ -370,7 +383,7 @@ async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDet
     let input = if with_input {
         let first = tenant.host.engine().events_after(run, 0, 1).await?;
         first.first().and_then(|first| match &first.event {
-            Event::RunStarted(started) => Some(Json_::from(&started.input)),
+            Event::RunStarted(started) => Some(started.input.clone()),
             _ => None,
         })
     } else {
@@ -380,7 +393,18 @@ async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDet
 }
 
 impl RunDetail {
-    fn of(outcome: RunOutcome, input: Option<Json_>) -> Self {
+    fn of(outcome: RunOutcome, input: Option<Value>) -> Self {
+        // Together no more than is read of a run: parts that it shares are written wherever they are.
+        let mut room = MAX_BYTES;
+        let mut fitting = |value: Value| match room.checked_sub(value.measure().bytes()) {
+            Some(left) => {
+                room = left;
+                value
+            }
+            None => Value::from(ELIDED),
+        };
+        let (result, artifacts) = (fitting(outcome.result), fitting(outcome.artifacts));
+        let input = input.map(fitting);
         Self {
             run: outcome.run,
             workflow: outcome.workflow,
@@ -390,12 +414,12 @@ impl RunDetail {
             questions: outcome.questions.iter().map(|question| json!(question)).collect(),
             used: json!(outcome.used),
             input,
-            result: Json_::from(&outcome.result),
+            result,
             reason: outcome.reason,
             message: outcome.message,
             step: outcome.step,
             denial: outcome.denial.map(|denial| with_remedy(&denial)),
-            artifacts: Json_::from(&outcome.artifacts),
+            artifacts,
         }
     }
 }
@@ -493,8 +517,10 @@ pub(super) async fn fork(
     Body(body): Body<ForkBody>,
 ) -> Result<(StatusCode, Json<Forked>), Problem> {
     let name = body.run.as_deref().map(run_name).transpose()?;
+    own(&admitted, &run.as_str().into())?;
     let _room = admitted.tenant.views.room().await?;
-    let run = admitted.tenant.host.engine().fork(&run.into(), body.at, name).await?;
+    let run =
+        admitted.tenant.host.engine().fork_by(&run.into(), body.at, name, Some(admitted.caller.name.clone())).await?;
     Ok((StatusCode::CREATED, Json(Forked { run })))
 }
 

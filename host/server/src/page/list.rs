@@ -11,8 +11,11 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
-use opcell::reach::{Reach, reach};
-use opcell_engine::{event::Timestamp, outcome::Question};
+use opcell::{
+    reach::{Reach, reach},
+    standing::{self, STUCK_SECONDS, Standing},
+};
+use opcell_engine::event::Timestamp;
 use opcell_journal::{RunEntry, RunQuery};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
@@ -23,7 +26,7 @@ const PAGE: usize = 100;
 /// How often the script looks for other runs, in milliseconds.
 const LOOK: u32 = 2_000;
 
-/// Suspended runs of a page for which the list says what they wait for: each has to be read.
+/// Runs of a page for which the list says what they wait for: each has to be read.
 const QUESTIONS: usize = 50;
 
 /// The tenants that the visitor reaches; the runs if there is only one.
@@ -76,11 +79,16 @@ pub(super) async fn runs(
     let now = engine.ports().timer.now().0;
     let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
-    let suspended = shown.iter().take(PAGE).filter(|run| run.status(now) == "suspended");
+    let unfinished = shown.iter().take(PAGE).filter(|run| !run.state.ended);
     let _room = admitted.tenant.views.room().await?;
-    for run in suspended.take(QUESTIONS) {
-        let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
-        waits.insert(run.run.clone(), questions.iter().map(asked).collect::<Vec<_>>().join(", "));
+    let here = standing::loaded(admitted.tenant.host.now().catalog());
+    for run in unfinished.take(QUESTIONS) {
+        // One that cannot be read hides no other.
+        let waits_for = match Standing::of(engine, run, Some(&here), STUCK_SECONDS).await {
+            Ok(standing) => standing.waits_for(),
+            Err(error) => error.to_string(),
+        };
+        waits.insert(run.run.clone(), waits_for);
     }
     let main = html! {
         h1 { "Runs" }
@@ -124,16 +132,6 @@ pub(super) async fn runs(
     // What is older does not change much.
     let every = wanted.before.is_none().then_some(LOOK);
     Ok(whole("Runs", Some(&tenant), Some(&visitor), News { every, ..News::default() }, main))
-}
-
-/// What a run waits for, in a few words.
-fn asked(question: &Question) -> String {
-    match question {
-        Question::Signal { name, approval: true, .. } => format!("approval {name}"),
-        Question::Signal { name, .. } => format!("signal {name}"),
-        Question::Doubt { step, .. } => format!("a decision on step {step}"),
-        Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
-    }
 }
 
 /// The plugins and what they offer.

@@ -53,7 +53,10 @@ pub(super) async fn show(
     let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
     let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
     let state = view.state();
-    let began = state.started_at();
+    let began = state.own_start();
+    let forked = state.forked().cloned();
+    let before_failure = view.before_failure();
+    let state = view.state();
     let engine = admitted.tenant.host.engine();
     // What goes on, or waits, lasts until now.
     let now = engine.ports().timer.now();
@@ -75,10 +78,14 @@ pub(super) async fn show(
         is_cut: view.is_cut(),
         spans: Vec::new(),
         denials: view.denials().to_vec(),
+        forked,
+        before_failure,
+        standing: None,
         talk: Window { from: said, all: view.said().len(), failed: false },
         said: Vec::new(),
     };
     drop(view);
+    shown.stands(&admitted.tenant.host.now(), &run).await?;
     if !is_all {
         shown.partly_read(engine, &run).await?;
     }
@@ -218,6 +225,12 @@ pub(super) async fn allow(
         let detail = format!("run `{}` was not denied that", api::shown(&run));
         Problem::new(StatusCode::CONFLICT, "nothing-to-grant", detail)
     })?;
+    api::own(&admitted, &run.as_str().into())?;
+    if !opcell::remedy::fits(&denial) {
+        let detail =
+            format!("what was denied is {}, and what would be written is {}", denial.capability, denial.remedy);
+        return Err(Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail));
+    }
     api::write_grant(&admitted, &denial).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
@@ -256,7 +269,26 @@ pub(super) async fn fork(
 ) -> Result<Response, Problem> {
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Run)?;
+    api::own(&admitted, &run.as_str().into())?;
     let _room = admitted.tenant.views.room().await?;
-    let fork = admitted.tenant.host.engine().fork(&run.into(), form.at, None).await?;
+    let fork =
+        admitted.tenant.host.engine().fork_by(&run.into(), form.at, None, Some(admitted.caller.name.clone())).await?;
+    Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
+}
+
+/// Forks before the call with which the run failed.
+pub(super) async fn retry(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<Pressed>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Run)?;
+    let run: RunId = run.into();
+    api::own(&admitted, &run)?;
+    let _room = admitted.tenant.views.room().await?;
+    let engine = admitted.tenant.host.engine();
+    let at = engine.retry_point(&run, None).await?;
+    let fork = engine.fork_by(&run, at, None, Some(admitted.caller.name.clone())).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
 }

@@ -7,14 +7,17 @@ use crate::{
     spans::Span,
 };
 use maud::{Markup, html};
-use opcell::{Capability, Denial, Remedy, remedy};
+use opcell::{
+    Capability, Denial, Host, Remedy, remedy,
+    standing::{self, STUCK_SECONDS, Standing},
+};
 use opcell_engine::{
     Engine, RunError, RunOutcome,
-    event::{EffectReply, Event, Recorded, Timestamp},
+    event::{EffectReply, Event, ForkOrigin, Recorded, Timestamp},
     outcome::Question,
 };
 use opcell_ir::ir::RunLimits;
-use opcell_journal::{RunId, RunQuery};
+use opcell_journal::{RunEntry, RunId, RunQuery};
 use opcell_types::Value;
 use std::sync::Arc;
 
@@ -74,19 +77,36 @@ pub(super) struct Shown {
     pub is_cut: bool,
     pub spans: Vec<Span>,
     pub denials: Vec<Denial>,
+    pub forked: Option<ForkOrigin>,
+    /// The last event before the call with which it failed.
+    pub before_failure: Option<u64>,
+    pub standing: Option<Standing>,
     pub talk: Window,
     pub said: Vec<Recorded>,
 }
 
 impl Shown {
+    /// Finds out how the run stands, as lists have it.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(super) async fn stands(&mut self, host: &Host, run: &RunId) -> Result<(), RunError> {
+        if self.outcome.status.has_ended() {
+            return Ok(());
+        }
+        if let Some(entry) = entry_of(host.engine(), run).await? {
+            let here = standing::loaded(host.catalog());
+            self.standing = Some(Standing::of(host.engine(), &entry, Some(&here), STUCK_SECONDS).await?);
+        }
+        Ok(())
+    }
+
     /// Says of a run that has not been read to its end what can be known without: its status, and how it ended.
     ///
     /// # Errors
     /// The journal's.
     pub(super) async fn partly_read(&mut self, engine: &Engine, run: &RunId) -> Result<(), RunError> {
-        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
-        let entry = engine.runs_page(query).await?.into_iter().find(|entry| entry.run == *run);
-        let Some(entry) = entry else { return Ok(()) };
+        let Some(entry) = entry_of(engine, run).await? else { return Ok(()) };
         let now = engine.ports().timer.now();
         self.partly = Some(Partly { status: entry.status(now.0).to_owned(), events: entry.records });
         self.outcome.questions.clear();
@@ -103,7 +123,23 @@ impl Shown {
     }
 
     fn status(&self) -> &str {
-        self.partly.as_ref().map_or(self.outcome.status.as_str(), |partly| &partly.status)
+        let standing = || self.standing.as_ref().map_or(self.outcome.status.as_str(), |standing| &standing.status);
+        self.partly.as_ref().map_or_else(standing, |partly| &partly.status)
+    }
+
+    /// What it waits for besides an answer, who drives it, and where it comes from.
+    fn standing(&self) -> Markup {
+        html! {
+            @if let Some(standing) = &self.standing { p.quiet {
+                @if !standing.waits_for.is_empty() { "Waits for " (standing.waits_for()) ". " }
+                @match &standing.driven_by { Some(driver) => { "Driven by " (driver) "." } None => { "Nobody drives it." } }
+                @if standing.is_stuck { " " b { "It will not continue by itself." } }
+            } }
+            @if let Some(origin) = &self.forked { p.quiet {
+                "Forked from " a href={ "./" (crate::api::encoded(&origin.run)) } { (origin.run) } " after event " (origin.seq)
+                @if let Some(by) = &origin.by { " by " (by) } "."
+            } }
+        }
     }
 
     /// How much has been read, where that is not everything.
@@ -121,6 +157,7 @@ impl Shown {
             p { span class={ "status " (self.status()) } { (self.status()) }
                 " · " @if let Some(workflow) = &self.workflow { (workflow) }
                 " · " (moment(&self.began.to_text())) " · " (duration(self.last.ms_since(self.began))) }
+            (self.standing())
             @if let Some(reason) = &outcome.reason {
                 p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
                     @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
@@ -157,11 +194,18 @@ impl Shown {
     fn control(&self, run: &str) -> Markup {
         html! {
             h2 { "Control" }
+            @if self.may.run && self.before_failure.is_some() {
+                form.row method="post" action={ (self.here) "/retry" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    button { "Retry from the failed step" }
+                    span.quiet { "starts a new run with all that came before" }
+                }
+            }
             @if self.may.run {
                 form.row method="post" action={ (self.here) "/fork" } {
                     input type="hidden" name="proof" value=(self.proof);
                     label for="at" { "Fork after event" }
-                    input id="at" name="at" type="number" min="1" max=(self.partly.as_ref().map_or(self.seq, |partly| partly.events)) value=(self.seq.saturating_sub(1).max(1));
+                    input id="at" name="at" type="number" min="1" max=(self.partly.as_ref().map_or(self.seq, |partly| partly.events)) value=(self.before_failure.unwrap_or_else(|| self.seq.saturating_sub(1).max(1)));
                     button { "Fork" }
                 }
                 // The buttons of the timeline belong to this one.
@@ -218,7 +262,10 @@ impl Shown {
                         button.yes name="grant" value="always" { "Grant always" }
                         button.no name="grant" value="refuse" { "Refuse" }
                     } } @else { p.quiet { "Your token does not have the scope " code { "admin" } "." } }
-                    @if self.may.admin { p.quiet { "Always: every run has it, and the project file says so." } }
+                    @if let Some(written) = remedy::render(&denial.remedy) {
+                        p.quiet { "Grant always writes it into the project file, for every run: " code { (written) } }
+                    }
+                    @if !remedy::fits(denial) { p { b { "It cannot be granted" } ": what would be written is something else." } }
                 }
             },
             Question::Doubt { effect, step, what } => html! {
@@ -299,6 +346,12 @@ impl Shown {
             (self.pages(&self.talk, "said", SAID, "conversation"))
         } }
     }
+}
+
+/// A run as lists have it.
+async fn entry_of(engine: &Engine, run: &RunId) -> Result<Option<RunEntry>, RunError> {
+    let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
+    Ok(engine.runs_page(query).await?.into_iter().find(|entry| entry.run == *run))
 }
 
 fn part(recorded: &Recorded) -> Markup {
