@@ -4,7 +4,7 @@
 use crate::{catalog::Catalog, config::Config, live::digest_of, pins};
 use indexmap::IndexMap;
 use opcell_engine::{
-    Engine, RunError, State,
+    Engine, RunError, State, Status,
     event::{EffectId, Timestamp},
     outcome::Question,
 };
@@ -83,6 +83,20 @@ impl Standing {
         here: Option<&Here>,
         stuck_seconds: u32,
     ) -> Result<Self, RunError> {
+        Self::of_known(engine, entry, None, here, stuck_seconds).await
+    }
+
+    /// As [`Self::of`], of a run whose state is known already.
+    ///
+    /// # Errors
+    /// When the run cannot be read.
+    pub async fn of_known(
+        engine: &Engine,
+        entry: &RunEntry,
+        known: Option<&State>,
+        here: Option<&Here>,
+        stuck_seconds: u32,
+    ) -> Result<Self, RunError> {
         let now = engine.ports().timer.now().0;
         let mut standing = Self::of_entry(entry, now);
         if entry.state.ended {
@@ -100,15 +114,22 @@ impl Standing {
             (false, "suspended") => engine.journal().inbox(&entry.run).await?.last().map(|message| message.at),
             _ => None,
         };
-        let state = engine.shown_state(&entry.run, None).await?;
+        let read;
+        let state = match known {
+            Some(state) => state,
+            None => {
+                read = engine.shown_state(&entry.run, None).await?;
+                &read
+            }
+        };
         if standing.status == "suspended" && answered.is_none() {
             standing.waits_for = state.questions().iter().map(asked).collect();
             return Ok(standing);
         }
-        // It could go on, and nobody drives it.
+        // It could continue, and no process drives it.
         let since = answered.or(entry.state.due).map_or(entry.updated_at, |since| since.max(entry.updated_at));
         standing.is_stuck = since.saturating_add(i64::from(stuck_seconds) * 1_000_000) <= now;
-        standing.waits_for = needs(&state, here);
+        standing.waits_for = needs(state, here);
         let answer = if answered.is_some() { ": it was answered" } else { "" };
         if standing.waits_for.is_empty() {
             standing.waits_for.push(format!("a worker, or `opcell runs resume {}`{answer}", entry.run));
@@ -116,6 +137,18 @@ impl Standing {
             standing.waits_for.push("it was answered".to_owned());
         }
         Ok(standing)
+    }
+
+    /// Returns `true` if it says the same as a state that was read at about the same time: the run may have gone on in
+    /// between, and then the state says more.
+    #[must_use]
+    pub fn agrees_with(&self, status: Status) -> bool {
+        match status {
+            Status::Pending | Status::Running => {
+                ["pending", "running", "waiting", "interrupted"].contains(&self.status.as_str())
+            }
+            other => self.status == other.as_str(),
+        }
     }
 
     /// What the run waits for as one text; empty where it waits for nothing.

@@ -137,7 +137,7 @@ pub(super) async fn opened<E: From<JournalError>>(
     let runs = match known.transpose().map_err(failed)? {
         Some(runs) => runs,
         None => {
-            let runs = if is_new { BTreeSet::new() } else { of_elsewhere(journal.as_ref(), file).await? };
+            let runs = if is_new { BTreeSet::new() } else { of_elsewhere(journal.as_ref(), file, is_guarded).await? };
             if let Some(list) = &list {
                 write_list(list, &runs).map_err(failed)?;
             }
@@ -152,12 +152,21 @@ pub(super) async fn opened<E: From<JournalError>>(
     Ok(Arc::new(OfProject { journal, path: file.display().to_string(), list: List { file: list, read } }))
 }
 
-async fn of_elsewhere(journal: &dyn Journal, file: &Path) -> Result<BTreeSet<RunId>, JournalError> {
+async fn of_elsewhere(journal: &dyn Journal, file: &Path, is_guarded: bool) -> Result<BTreeSet<RunId>, JournalError> {
     let runs = journal.runs().await?;
     if runs.len() > MAX_RUNS {
         let reason =
             format!("it was not made here, and has {} runs; at most {MAX_RUNS} are looked through", runs.len());
         return Err(JournalError::Corrupt { path: file.display().to_string(), reason });
+    }
+    // Whoever has moved the journal, or has lost the list, learns at once why nothing drives its runs.
+    let unfinished = runs.iter().filter(|run| !run.state.ended).count();
+    if is_guarded && unfinished > 0 {
+        tracing::warn!(
+            "the journal {} has {unfinished} unfinished runs that were not made here: none is driven until it is adopted. \
+             `opcell runs list` shows them; if they are yours: `opcell runs adopt --all`",
+            file.display()
+        );
     }
     Ok(runs.into_iter().map(|run| run.run).collect())
 }
@@ -188,6 +197,10 @@ impl Journal for OfProject {
     }
 
     fn adopt(&self, runs: &[RunId]) -> Result<(), JournalError> {
+        if self.list.file.is_none() && !runs.is_empty() {
+            let lacking = io::Error::other("this user has no home to note that in: set `HOME` or `XDG_STATE_HOME`");
+            return Err(JournalError::Storage(Arc::new(lacking)));
+        }
         let gone = runs.iter().cloned().collect();
         self.list.without(&gone).map_err(|error| JournalError::Storage(Arc::new(error)))
     }

@@ -3,8 +3,8 @@
 use super::{Exit, Failure, Open, Terminal};
 use crate::cli::units::counted;
 use clap::Args;
+use opcell_ir::Diagnostic;
 use opcell_journal::RunId;
-use opcell_workflow::Diagnostic;
 use serde_json::json;
 
 #[derive(Debug, Args)]

@@ -107,7 +107,7 @@ async fn once(open: &Open, config: &Config, args: &ListArgs, terminal: &Terminal
             match (&standing.driven_by, run.state.ended) {
                 (Some(driver), _) => driver.to_string(),
                 (None, true) => String::new(),
-                (None, false) => "nobody".to_owned(),
+                (None, false) => "no process".to_owned(),
             },
         ]);
     }

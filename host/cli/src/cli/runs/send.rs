@@ -15,7 +15,7 @@ use opcell_ir::{
     ir::{Form, Judge},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use serde_json::json;
 
 #[derive(Debug, Args)]

@@ -213,7 +213,7 @@ impl Page {
             }
         }
         if let Some(standing) = standing.filter(|_| !trace.end.status.has_ended()) {
-            let _ = writeln!(page, "driven by {}", standing.driven_by.as_deref().unwrap_or("nobody"));
+            let _ = writeln!(page, "driven by {}", standing.driven_by.as_deref().unwrap_or("no process"));
         }
         if let Some(origin) = &trace.forked {
             let by = origin.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();

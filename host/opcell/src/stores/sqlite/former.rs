@@ -59,7 +59,7 @@ fn is_database(path: &Path) -> bool {
     is_file && fs::File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_ok() && header == *HEADER
 }
 
-/// Returns `true` if nobody else has the file open: its log is then part of it, and it can be renamed.
+/// Returns `true` if no other process has the file open: its log is then part of it, and it can be renamed.
 fn is_unused(path: &Path) -> bool {
     let mode = |connection: &Connection| {
         connection.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0))
