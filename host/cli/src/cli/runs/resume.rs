@@ -7,7 +7,7 @@ use crate::cli::{
     units::counted,
 };
 use clap::Args;
-use opcell::{config::Config, host::Host};
+use opcell::{config::Config, host::Host, standing};
 use opcell_engine::{
     Message, ResumeOptions, RunError,
     event::{Answer, EffectId},
@@ -167,6 +167,20 @@ async fn source(host: &Host, named: &str, terminal: &Terminal) -> Result<RunId, 
     Ok(entry.run)
 }
 
+/// Refuses a fork that this host could not drive, before there is one.
+async fn continuable(host: &Host, source: &RunId, at: u64) -> Result<(), Failure> {
+    let state = host.engine().shown_state(source, Some(at)).await?;
+    let here = standing::loaded(host.catalog());
+    match state.pins().iter().find(|(name, digest)| here.get(*name) != Some(*digest)) {
+        None => Ok(()),
+        Some((name, pinned)) => {
+            let found = here.get(name).map_or_else(|| "none".to_owned(), ToString::to_string);
+            let (run, name, pinned) = (source.clone(), name.clone(), pinned.clone());
+            Err(RunError::Pin { run, name, pinned, found }.into())
+        }
+    }
+}
+
 async fn forked(
     host: &Host,
     source: &RunId,
@@ -175,6 +189,9 @@ async fn forked(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let name = options.name.as_deref().map(Into::into);
+    if !options.hold {
+        continuable(host, source, at).await?;
+    }
     let fork = host.engine().fork_by(source, at, name, Sender::default().name()).await?;
     if options.hold {
         match terminal.json {
