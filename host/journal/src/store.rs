@@ -277,9 +277,34 @@ pub enum JournalError {
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// The storage failed.
-    #[error("the journal's storage failed: {0}")]
-    Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The storage failed. Its text has the causes, each once, and what helps.
+    #[error("the journal's storage failed: {}", causes(.0.as_ref()))]
+    Storage(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// The causes of an error, outermost first, each once, with what helps.
+fn causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let mut said: Vec<String> = Vec::new();
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        // SQLite's number says nothing more than its words.
+        let is_number = text.starts_with("Error code ") && !said.is_empty();
+        if !is_number && !said.iter().any(|before| before.contains(&text)) {
+            said.push(text);
+        }
+        next = cause.source();
+    }
+    let text = said.join(": ");
+    let helps = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let help = if helps(&["disk is full", "No space left", "quota exceeded", "Disk quota"]) {
+        "; free space: nothing that was recorded is lost, and runs continue from there"
+    } else if helps(&["readonly database", "Permission denied", "Read-only file system", "unable to open"]) {
+        "; this user must be able to write the file and its folder"
+    } else {
+        ""
+    };
+    format!("{text}{help}")
 }
 
 impl JournalError {
@@ -496,5 +521,31 @@ pub trait Journal: Send + Sync {
     /// of a second at most.
     async fn changed(&self, at_most: Duration) {
         tokio::time::sleep(at_most.min(Duration::from_millis(200))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the transaction could not be committed")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("database or disk is full")]
+    struct Inner(#[source] std::io::Error);
+
+    #[test]
+    fn a_failure_of_the_storage_says_each_cause_once_and_what_helps() {
+        let number = std::io::Error::other("Error code 13: Insertion failed because database is full");
+        let said = JournalError::Storage(Arc::new(Outer(Inner(number)))).to_string();
+        assert_eq!(
+            said,
+            "the journal's storage failed: the transaction could not be committed: database or disk is full; free \
+             space: nothing that was recorded is lost, and runs continue from there"
+        );
+        let plain = JournalError::Storage(Arc::new(std::io::Error::other("it is gone")));
+        assert_eq!(plain.to_string(), "the journal's storage failed: it is gone");
     }
 }
