@@ -435,6 +435,7 @@ impl State {
             workflow: self.program().map_or_else(|| "".into(), |program| program.name().clone()),
             status: self.status(),
             events: self.seq(),
+            began: self.own_start(),
             due: self.due(),
             source: end.as_ref().and_then(|end| end.source),
             reason,

@@ -15,10 +15,10 @@ use crate::{
     tenant::Tenant,
 };
 use changes::Changes;
-use opcell::trace::TraceContext;
-use opcell_engine::{MESSAGE_SIGNAL, Status, large::ELIDED};
+use opcell::{standing::asked, trace::TraceContext};
+use opcell_engine::{MESSAGE_SIGNAL, Status, large::ELIDED, outcome::Question};
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{Value, text::one_line};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -35,6 +35,19 @@ use tools::{Target, ToolList};
 
 /// How long a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
+
+/// A question in a few words, with its text.
+fn asked_in_full(question: &Question) -> String {
+    match question {
+        Question::Signal { question: Some(text), .. } => {
+            format!("{}: {}", asked(question), one_line(text, MAX_QUESTION))
+        }
+        _ => asked(question),
+    }
+}
+
+/// Bytes of a question's text.
+const MAX_QUESTION: usize = 500;
 
 /// Bytes of JSON of a result that is given as a tree, which takes many times as much.
 const MAX_RESULT_BYTES: u64 = 16 << 20;
@@ -178,7 +191,12 @@ impl McpServer {
                 let reason = outcome.reason.as_deref().unwrap_or("failed");
                 format!("{reason}: {}", outcome.message.as_deref().unwrap_or_default())
             }
-            status => format!("run `{run}` is {status}; ask for it again with the tool `{}`", tools::RUN),
+            status => {
+                let asked: Vec<String> = questions.iter().map(asked_in_full).collect();
+                let waits =
+                    if asked.is_empty() { String::new() } else { format!(": it waits for {}", asked.join(", ")) };
+                format!("run `{run}` is {status}{waits}; ask for it again with the tool `{}`", tools::RUN)
+            }
         };
         let mut result = match outcome.status {
             Status::Failed | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),

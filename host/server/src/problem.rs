@@ -1,5 +1,6 @@
 //! What is wrong with a request, as RFC 9457 says it: `application/problem+json`.
 
+use crate::api::shapes::{CallReceipt, Finding};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -32,9 +33,11 @@ pub struct Problem {
     pub remedy: Option<String>,
     /// Findings with their places in the document or the project file, if the problem is one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Finding>)]
     pub findings: Vec<Json_>,
     /// What a call used and touched, if the problem is that it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CallReceipt>)]
     pub receipt: Option<Json_>,
     /// Seconds after which trying again makes sense.
     #[serde(skip)]

@@ -62,6 +62,17 @@ const RECEIPTS: usize = 20;
 /// Events that are far apart are not read together.
 const GAP: u64 = 64;
 
+/// An event of a conversation.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// The step whose session it is.
+    pub(crate) step: Arc<str>,
+    /// Of an answer of a tool: the tool.
+    pub(crate) tool: Option<Arc<str>>,
+}
+
 /// What is known of one run.
 pub(crate) struct View {
     run: RunId,
@@ -70,7 +81,7 @@ pub(crate) struct View {
     /// Indexes of the spans in the order of their tree; made again when there are more.
     order: Vec<usize>,
     failed: Vec<usize>,
-    said: Vec<u64>,
+    said: Vec<Said>,
     receipts: VecDeque<u64>,
     denials: Vec<Denial>,
     path: Option<Box<dyn Path>>,
@@ -122,8 +133,8 @@ impl View {
         self.spans.all()
     }
 
-    /// Numbers of the events with which something was said to models, or by them.
-    pub(crate) fn said(&self) -> &[u64] {
+    /// The events with which something was said to models, or by them.
+    pub(crate) fn said(&self) -> &[Said] {
         &self.said
     }
 
@@ -180,7 +191,17 @@ impl View {
         }
         self.retries.observe(&recorded);
         if is_said(&recorded.event) {
-            self.said.push(recorded.seq);
+            let span = self.spans.of_event(&recorded.event);
+            let step = span.map(|span| self.spans.step_of(span)).unwrap_or_default();
+            // A name is kept once for a conversation.
+            let step = match self.said.last() {
+                Some(last) if *last.step == *step => last.step.clone(),
+                _ => step.into(),
+            };
+            let is_tool =
+                matches!(&recorded.event, Event::Replied { reply, .. } if matches!(**reply, EffectReply::Tool(_)));
+            let tool = span.filter(|_| is_tool).map(|span| span.name.as_str().into());
+            self.said.push(Said { seq: recorded.seq, step, tool });
         }
         if let Some(receipt) = opcell::run::receipt(&recorded.event) {
             if self.receipts.len() == RECEIPTS {
@@ -230,7 +251,9 @@ impl View {
 
 fn is_said(event: &Event) -> bool {
     match event {
-        Event::Replied { reply, .. } => matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
+        Event::Replied { reply, .. } => {
+            matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_)) | EffectReply::Tool(_))
+        }
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }

@@ -36,11 +36,15 @@ impl Server {
     }
 
     pub fn start_with(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_logged(folder, arguments, Stdio::inherit())
+    }
+
+    pub fn start_logged(folder: &Path, arguments: &[&str], log: impl Into<Stdio>) -> Self {
         let mut child = opcell(folder)
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut line = String::new();

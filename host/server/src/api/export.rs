@@ -41,10 +41,11 @@ pub(crate) struct ExportParams {
 
 /// Exports a run as `opcell runs export` does: a line of JSON that says which run it is and how many events follow, then
 /// a line for each event; with `otlp=true`, a trace for the path `/v1/traces` of an OpenTelemetry collector.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/export", tag = "runs",
+#[utoipa::path(get, operation_id = "export_run", path = "/v1/{tenant}/runs/{run}/export", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), ExportParams), responses(
-    (status = 200, content((String = "application/x-ndjson"), (Object = "application/json"))),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The events of the run, or its trace",
+        content((String = "application/x-ndjson"), (Object = "application/json"))),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn export(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,

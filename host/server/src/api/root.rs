@@ -44,14 +44,17 @@ pub struct Health {
 }
 
 /// Says that the process lives.
-#[utoipa::path(get, path = "/health", tag = "server", security(()), responses((status = 200, body = Health)))]
+#[utoipa::path(get, operation_id = "get_health", path = "/health", tag = "server", security(()),
+    responses((status = 200, description = "The process works", body = Health)))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
 /// Says whether requests make sense: every journal answers, and the server is not stopping.
-#[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
-    (status = 200, body = Health), (status = 503, body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "get_readiness", path = "/ready", tag = "server", security(()), responses(
+    (status = 200, description = "Requests make sense", body = Health),
+    (status = 503, description = "A journal cannot be read or written, or the server is stopping", body = Problem,
+        content_type = "application/problem+json")))]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, Problem> {
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "the server is stopping"));
@@ -92,9 +95,9 @@ impl Readiness {
 }
 
 /// Counters and gauges in the text format of Prometheus; with a token, those of its tenant.
-#[utoipa::path(get, path = "/metrics", tag = "server", responses(
-    (status = 200, body = String, content_type = "text/plain"),
-    (status = 401, body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "get_metrics", path = "/metrics", tag = "server", responses(
+    (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+    (status = 401, description = "A token is needed", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let caller = access::caller(&app, &headers)?;
     let mut of: Vec<(&Tenant, Journaled)> = Vec::new();
@@ -109,7 +112,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "server", security(()), responses((status = 200, body = Object)))]
+#[utoipa::path(get, operation_id = "get_openapi", path = "/openapi.json", tag = "server", security(()),
+    responses((status = 200, description = "The document", body = Object)))]
 pub(super) async fn openapi() -> impl IntoResponse {
     /// Made once, and one text for all: no one needs a token to ask for it.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| super::openapi_text().into());
@@ -128,6 +132,7 @@ impl Modify for Bearer {
 /// The API as OpenAPI describes it.
 #[derive(OpenApi)]
 #[openapi(
+    servers((url = "/", description = "The server that this document comes from")),
     info(title = "Opcell", description = "Runs of agent workflows whose operations are sandboxed WebAssembly components"),
     modifiers(&Bearer),
     security(("token" = []), ()),
@@ -136,6 +141,7 @@ impl Modify for Bearer {
         health, ready, metrics, openapi,
         workflows::list, workflows::get, workflows::graph, workflows::check, workflows::compile,
         runs::list, runs::start, runs::get, runs::graph, query::receipts, query::denials, runs::replay, runs::fork,
+        runs::retry,
         query::all_receipts, query::all_denials,
         events::events, export::export,
         send::signal, send::message, send::approve, send::cancel,

@@ -1,7 +1,7 @@
 //! Messages to runs: signals, messages of a user, approvals, requests to cancel.
 
 use super::{
-    body::{At, Body},
+    body::{At, Body, MayBody},
     shown,
 };
 use crate::{
@@ -54,9 +54,10 @@ async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -
 }
 
 /// Sends a signal to a run.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/signal", tag = "runs",
+#[utoipa::path(post, operation_id = "send_signal", path = "/v1/{tenant}/runs/{run}/signal", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = SignalBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "It was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn signal(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
@@ -81,9 +82,10 @@ pub struct MessageBody {
 }
 
 /// Sends a user's message to a conversational run.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/message", tag = "runs",
+#[utoipa::path(post, operation_id = "send_message", path = "/v1/{tenant}/runs/{run}/message", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = MessageBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "It was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn message(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
@@ -180,7 +182,7 @@ fn misfit(run: &RunId, denial: &Denial) -> Problem {
     Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail).remedy("refuse it")
 }
 
-/// Refuses a run that came with the journal and that nobody here has adopted.
+/// Refuses a run that came with the journal and that was not adopted here.
 ///
 /// # Errors
 /// 409, with the command that adopts it.
@@ -248,9 +250,10 @@ fn not_chosen<T>(
 }
 
 /// Approves what a run asks for, or refuses it. The caller's name is recorded.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
+#[utoipa::path(post, operation_id = "approve_run", path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = ApproveBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The answer was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn approve(
     Approving(admitted): Approving,
     At((_, run)): At<(String, String)>,
@@ -301,7 +304,7 @@ pub(crate) async fn answer(
 }
 
 /// Why a run is cancelled.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelBody {
     /// Reason to record; `cancelled` by default.
@@ -309,13 +312,14 @@ pub struct CancelBody {
 }
 
 /// Asks a run to stop. It has ended when its status says so.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/cancel", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path)), request_body = CancelBody, responses(
-    (status = 202, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(post, operation_id = "cancel_run", path = "/v1/{tenant}/runs/{run}/cancel", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), request_body = Option<CancelBody>, responses(
+    (status = 202, description = "The request to cancel was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn cancel(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
-    Body(body): Body<CancelBody>,
+    MayBody(body): MayBody<CancelBody>,
 ) -> Result<(StatusCode, Json<Sent>), Problem> {
     let run: RunId = run.into();
     let reason = body.reason.unwrap_or_else(|| "cancelled".to_owned());

@@ -3,7 +3,7 @@
 use super::{News, door::Visitor, duration, moment, page, place, run_place, whole};
 use crate::{
     access::tokens::Scope,
-    api::{App, At, Params},
+    api::{App, At, Params, encoded},
     problem::Problem,
 };
 use axum::{
@@ -58,7 +58,17 @@ pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Re
 pub(super) struct Wanted {
     #[serde(default)]
     status: String,
+    #[serde(default)]
+    workflow: String,
+    /// The beginning of its ID.
+    #[serde(default)]
+    run: String,
     before: Option<String>,
+}
+
+/// The text of a field of the form; none for an empty one.
+fn given(field: &str) -> Option<Arc<str>> {
+    (!field.is_empty()).then(|| field.into())
 }
 
 /// The runs of a tenant, newest first.
@@ -71,7 +81,9 @@ pub(super) async fn runs(
     let engine = admitted.tenant.host.engine();
     let query = RunQuery {
         before: wanted.before.as_deref().map(Arc::from),
-        status: Some(wanted.status.as_str()).filter(|status| !status.is_empty()).map(Arc::from),
+        status: given(&wanted.status),
+        workflow: given(&wanted.workflow),
+        prefix: given(wanted.run.trim()),
         limit: PAGE + 1,
         ..RunQuery::default()
     };
@@ -90,6 +102,7 @@ pub(super) async fn runs(
         };
         waits.insert(run.run.clone(), waits_for);
     }
+    let workflows = admitted.tenant.host.now().library().listed();
     let main = html! {
         h1 { "Runs" }
         form.row method="get" {
@@ -98,14 +111,19 @@ pub(super) async fn runs(
                 option value="" { "all" }
                 @for name in RunEntry::STATUSES { option value=(name) selected[name == wanted.status] { (name) } }
             }
+            label for="workflow" { "Workflow" }
+            input id="workflow" name="workflow" list="workflows" value=(wanted.workflow) size="16";
+            datalist id="workflows" { @for (name, _) in &workflows { option value=(name) {} } }
+            label for="run" { "ID begins with" }
+            input id="run" name="run" value=(wanted.run) size="16";
             button { "Show" }
         }
         @if shown.is_empty() {
-            p.quiet { "There are no such runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
+            p.quiet { "No matching runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
                 code { "/v1/" (tenant) "/runs" } "." }
         } @else {
             div.scroll { table {
-                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
+                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started (UTC)" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
                 tbody { @for run in shown.iter().take(PAGE) {
                     tr {
                         td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
@@ -126,7 +144,7 @@ pub(super) async fn runs(
             }
         }
         @if let Some(next) = next {
-            p { a href={ (place(&tenant, "")) "?status=" (wanted.status) "&before=" (crate::api::encoded(&next)) } { "Older runs" } }
+            p { a href={ (place(&tenant, "")) "?status=" (encoded(&wanted.status)) "&workflow=" (encoded(&wanted.workflow)) "&run=" (encoded(&wanted.run)) "&before=" (encoded(&next)) } { "Older runs" } }
         }
     };
     // What is older does not change much.

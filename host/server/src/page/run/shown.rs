@@ -1,28 +1,24 @@
 //! What the page of a run shows.
 
-use super::receipt;
+use super::{data, receipt};
 use crate::{
     access::{Caller, tokens::Scope},
-    page::{cut, duration, moment, value},
+    page::{brief, cut, duration, moment, value},
     spans::Span,
+    tenant::Tenant,
+    view::Said,
 };
 use maud::{Markup, html};
-use opcell::{
-    Capability, Denial, Host, Remedy, remedy,
-    standing::{self, STUCK_SECONDS, Standing},
-};
+use opcell::{Capability, Denial, Remedy, remedy, standing::Standing};
 use opcell_engine::{
-    Engine, RunError, RunOutcome,
+    RunError, RunOutcome,
     event::{EffectReply, Event, ForkOrigin, Recorded, Timestamp},
     outcome::Question,
 };
 use opcell_ir::ir::RunLimits;
-use opcell_journal::{RunEntry, RunId, RunQuery};
+use opcell_journal::RunId;
 use opcell_types::Value;
-use std::sync::Arc;
-
-/// Runs whose IDs begin with that of another.
-const NAMESAKES: usize = 20;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Spans on one page, and events of conversations.
 pub(super) const SPANS: usize = 200;
@@ -76,27 +72,29 @@ pub(super) struct Shown {
     /// Whether the run has more spans than the timeline.
     pub is_cut: bool,
     pub spans: Vec<Span>,
+    /// Events that have the data of the spans, and the first one.
+    pub data: BTreeMap<u64, Recorded>,
+    /// The run's input.
+    pub input: Option<Value>,
     pub denials: Vec<Denial>,
     pub forked: Option<ForkOrigin>,
     /// The last event before the call with which it failed.
     pub before_failure: Option<u64>,
     pub standing: Option<Standing>,
     pub talk: Window,
-    pub said: Vec<Recorded>,
+    pub said: Vec<(Said, Recorded)>,
 }
 
 impl Shown {
-    /// Finds out how the run stands, as lists have it.
+    /// Finds out the run's standing, as lists have it.
     ///
     /// # Errors
     /// The journal's.
-    pub(super) async fn stands(&mut self, host: &Host, run: &RunId) -> Result<(), RunError> {
-        if self.outcome.status.has_ended() {
-            return Ok(());
-        }
-        if let Some(entry) = entry_of(host.engine(), run).await? {
-            let here = standing::loaded(host.catalog());
-            self.standing = Some(Standing::of(host.engine(), &entry, Some(&here), STUCK_SECONDS).await?);
+    pub(super) async fn stands(&mut self, tenant: &Tenant, run: &RunId) -> Result<(), RunError> {
+        if !self.outcome.status.has_ended() {
+            let Some(entry) = tenant.entry(run).await? else { return Ok(()) };
+            let standing = tenant.standing(&entry, None).await?;
+            self.standing = Some(standing).filter(|standing| standing.agrees_with(self.outcome.status));
         }
         Ok(())
     }
@@ -105,8 +103,9 @@ impl Shown {
     ///
     /// # Errors
     /// The journal's.
-    pub(super) async fn partly_read(&mut self, engine: &Engine, run: &RunId) -> Result<(), RunError> {
-        let Some(entry) = entry_of(engine, run).await? else { return Ok(()) };
+    pub(super) async fn partly_read(&mut self, tenant: &Tenant, run: &RunId) -> Result<(), RunError> {
+        let engine = tenant.host.engine();
+        let Some(entry) = tenant.entry(run).await? else { return Ok(()) };
         let now = engine.ports().timer.now();
         self.partly = Some(Partly { status: entry.status(now.0).to_owned(), events: entry.records });
         self.outcome.questions.clear();
@@ -132,7 +131,7 @@ impl Shown {
         html! {
             @if let Some(standing) = &self.standing { p.quiet {
                 @if !standing.waits_for.is_empty() { "Waits for " (standing.waits_for()) ". " }
-                @match &standing.driven_by { Some(driver) => { "Driven by " (driver) "." } None => { "Nobody drives it." } }
+                @match &standing.driven_by { Some(driver) => { "Driven by " (driver) "." } None => { "No process drives it." } }
                 @if standing.is_stuck { " " b { "It will not continue by itself." } }
             } }
             @if let Some(origin) = &self.forked { p.quiet {
@@ -156,7 +155,7 @@ impl Shown {
             h1 { (run) }
             p { span class={ "status " (self.status()) } { (self.status()) }
                 " · " @if let Some(workflow) = &self.workflow { (workflow) }
-                " · " (moment(&self.began.to_text())) " · " (duration(self.last.ms_since(self.began))) }
+                " · " (moment(&self.began.to_text())) " UTC · " (duration(self.last.ms_since(self.began))) }
             (self.standing())
             @if let Some(reason) = &outcome.reason {
                 p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
@@ -172,6 +171,7 @@ impl Shown {
                 (fact("Host calls", used.host_calls, self.limits.host_calls))
                 @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
             }
+            @if let Some(input) = &self.input { h2 { "Input" } (brief(input, &format!("{}/events/1", self.here))) }
             @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
             h2 id="timeline" { "Timeline" }
             @if self.failures > 0 { p {
@@ -217,6 +217,7 @@ impl Shown {
                 input id="with" name="b" required;
                 button { "Compare" }
             }
+            p { a href={ (self.here) "/events" } { "All events" } }
             p { "Export: " a href={ (self.here) "/export" } download={ (run) ".jsonl" } { "events" } " · "
                 a href={ (self.here) "/export?otlp=true" } download={ (run) ".trace.json" } { "trace (OTLP)" } }
             @if self.may.run && !self.outcome.status.has_ended() {
@@ -328,9 +329,10 @@ impl Shown {
             html! { li id={ "e" (span.seq) } class=(class) {
                 details id={ "s" (span.seq) } {
                     summary { (head) }
-                    p.quiet { a href={ "#e" (span.seq) } { "event " (span.seq) } " · " (span.began.to_text())
-                        @for (key, fact) in &span.facts { " · " (key) " = " (fact.to_json()) }
+                    p.quiet { a href={ (self.here) "/events?after=" (span.seq - 1) } { "event " (span.seq) } " · " (span.began.to_text())
+                        @for (key, fact) in &span.facts { " · " (key.strip_prefix("opcell.").unwrap_or(key)) " " (fact.as_str().map_or_else(|| fact.to_json(), str::to_owned)) }
                         @if self.may.run { " · " button.small form="fork" name="at" value=(span.seq) { "Fork after this event" } } }
+                    (data::shown(span, &self.data, &self.here))
                     @if let Some(receipt) = &span.receipt { (receipt::shown(receipt)) }
                 }
             } }
@@ -342,19 +344,17 @@ impl Shown {
     fn conversation(&self) -> Markup {
         html! { @if self.talk.all > 0 {
             h2 id="conversation" { "Conversation" }
-            @for recorded in &self.said { (part(recorded)) }
+            @for (at, (said, recorded)) in self.said.iter().enumerate() {
+                @let before = at.checked_sub(1).and_then(|before| self.said.get(before)).map(|(before, _)| &before.step);
+                @if before != Some(&said.step) && !said.step.is_empty() { h3 { "Step " code { (said.step) } } }
+                (part(said, recorded))
+            }
             (self.pages(&self.talk, "said", SAID, "conversation"))
         } }
     }
 }
 
-/// A run as lists have it.
-async fn entry_of(engine: &Engine, run: &RunId) -> Result<Option<RunEntry>, RunError> {
-    let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
-    Ok(engine.runs_page(query).await?.into_iter().find(|entry| entry.run == *run))
-}
-
-fn part(recorded: &Recorded) -> Markup {
+fn part(of: &Said, recorded: &Recorded) -> Markup {
     let at = recorded.seq;
     match &recorded.event {
         Event::Replied { reply, .. } if let EffectReply::Open(Ok(opened)) = reply.as_ref() => html! {
@@ -369,6 +369,14 @@ fn part(recorded: &Recorded) -> Markup {
             (said(reply.message.role, &reply.message.content))
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
             p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
+        },
+        Event::Replied { reply, .. } if let EffectReply::Tool(reply) = reply.as_ref() => html! {
+            div.said { span.kind { "tool " code { (of.tool.as_deref().unwrap_or("?")) } }
+                @match &reply.result {
+                    Ok(result) => (value(result)),
+                    Err(failure) => p { b { (failure.reason) } ": " (failure.message) },
+                }
+            }
         },
         _ => html! {},
     }
