@@ -301,7 +301,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
 fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     fs::write(
         folder.path().join("opcell.toml"),
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n",
@@ -503,7 +503,7 @@ fn a_page_shows_no_text_that_runs_backwards() {
 fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     let file = folder.path().join("opcell.toml");
     let before =
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n";
@@ -587,7 +587,7 @@ fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form()
 fn a_denial_that_ended_a_run_is_lifted_for_later_ones_with_a_button() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     let file = folder.path().join("opcell.toml");
     fs::write(&file, "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\n").unwrap();
     fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();
@@ -757,7 +757,7 @@ fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_
 }
 
 const ASK_THEN_END: &str = r#"{:name "stuck" :description "Fails at its second step"
- :steps [{:name "first" :type :transform :operation :sort :inputs {:items {:value [2 1]}}}
+ :steps [{:name "first" :type :transform :operation :sort :field "n" :inputs {:items {:value [{:n 2} {:n 1}]}}}
          {:name "second" :type :invoke :operation "test/run"}
          {:name "end" :type :exit :status :success :output {:value "done"}}]}"#;
 

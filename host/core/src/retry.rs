@@ -1,6 +1,9 @@
 //! Where a run is to be forked so that a call is made again: before it was requested.
 
-use crate::event::{Event, FrameId, Recorded};
+use crate::{
+    event::{Event, FrameId, Recorded},
+    outcome::Status,
+};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -48,7 +51,7 @@ impl RetryPoints {
                 }
             }
             Event::Retrying { frame, .. } => drop(self.retrying.insert(*frame)),
-            Event::RunFinished(end) => self.failed.clone_from(&end.step),
+            Event::RunFinished(end) if end.status != Status::Completed => self.failed.clone_from(&end.step),
             _ => {}
         }
     }

@@ -163,7 +163,7 @@ async fn of_elsewhere(journal: &dyn Journal, file: &Path, is_guarded: bool) -> R
     let unfinished = runs.iter().filter(|run| !run.state.ended).count();
     if is_guarded && unfinished > 0 {
         tracing::warn!(
-            "the journal {} has {unfinished} unfinished runs that were not made here: none is driven until it is adopted. \
+            "the journal {} was not made here, and has unfinished runs ({unfinished}): none is driven until it is adopted. \
              `opcell runs list` shows them; if they are yours: `opcell runs adopt --all`",
             file.display()
         );

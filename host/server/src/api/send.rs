@@ -34,6 +34,7 @@ pub struct SignalBody {
 /// A message was sent.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Sent {
+    /// The run that it was sent to.
     #[schema(value_type = String)]
     run: Arc<str>,
     /// The step that receives it now; absent: it is queued until a step waits for it.
@@ -283,6 +284,7 @@ pub(crate) async fn answer(
     approved: bool,
     why: Option<&str>,
 ) -> Result<Json<Sent>, Problem> {
+    own(admitted, &run)?;
     let view = admitted.tenant.views.of(&run).await?;
     let status = view.state().status();
     let asked = view.state().chosen_approval(&wanted).map_err(|why| {

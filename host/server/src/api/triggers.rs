@@ -85,6 +85,7 @@ impl TriggerItem {
 /// What starts runs, or sends them signals, without a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Triggers {
+    /// Those of the tenant, by name.
     triggers: Vec<TriggerItem>,
 }
 

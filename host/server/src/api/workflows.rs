@@ -46,6 +46,7 @@ pub struct WorkflowEntry {
 /// Every workflow of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkflowList {
+    /// Those of the tenant, by name.
     workflows: Vec<WorkflowEntry>,
 }
 

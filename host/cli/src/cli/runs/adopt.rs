@@ -39,7 +39,7 @@ pub async fn adopt(open: &Open, args: &AdoptArgs, terminal: &Terminal) -> Result
 }
 
 /// Why nothing is done for a run that its user has not adopted.
-pub fn from_elsewhere(run: &RunId) -> Diagnostic {
+fn from_elsewhere(run: &RunId) -> Diagnostic {
     let message = format!("run `{run}` was not made here: it came with its journal");
     let help = format!("look at it with `opcell runs show {run}`; if it may go on: `opcell runs adopt {run}`");
     Diagnostic::error("run-from-elsewhere", message).help(help)

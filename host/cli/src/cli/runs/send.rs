@@ -1,6 +1,6 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
-use super::{Exit, Failure, Open, Sender, Terminal, adopt::from_elsewhere};
+use super::{Exit, Failure, Open, Sender, Terminal, adopt};
 use crate::cli::{Global, chat, follow, input, plugin};
 use clap::{Args, ValueEnum};
 use opcell::remedy;
@@ -97,6 +97,8 @@ pub enum GrantFor {
 pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let state = open.engine.shown_state(&run, None).await?;
+    let workflow = state.program().map_or_else(|| "?".into(), |program| program.name().clone());
+    adopt::ask(open, &run, &workflow, terminal)?;
     let wanted = Wanted { name: args.name.as_deref(), step: args.step.as_deref(), question: args.question.as_deref() };
     let questions = state.questions();
     let asks_approval = questions.iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
@@ -189,7 +191,7 @@ async fn grant(
     })?;
     let denial = &asked.denial;
     if args.grant.is_some() {
-        allowed(open, run, state, denial)?;
+        allowed(run, state, denial)?;
     }
     let grant = match args.grant {
         Some(GrantFor::Once) => Some(GrantScope::Once),
@@ -223,11 +225,8 @@ async fn grant(
     going_on(open, run, terminal).await
 }
 
-/// Refuses a grant that gives something else than what the run says that it was denied, and one to a run of others.
-fn allowed(open: &Open, run: &RunId, state: &State, denial: &Denial) -> Result<(), Failure> {
-    if open.engine.journal().is_from_elsewhere(run) {
-        return Err(from_elsewhere(run).into());
-    }
+/// Refuses a grant that gives something else than what the run says that it was denied.
+fn allowed(run: &RunId, state: &State, denial: &Denial) -> Result<(), Failure> {
     let is_pinned = |plugin: &str| state.pins().contains_key(format!("plugin {plugin}").as_str());
     if remedy::fits(denial) && denial.remedy.plugin().is_none_or(is_pinned) {
         return Ok(());

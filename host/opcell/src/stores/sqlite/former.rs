@@ -32,7 +32,7 @@ pub(super) fn file_of(journal: &Path) -> Result<PathBuf, StoreError> {
             name(&file),
         )));
     }
-    if is_unused(&former) && fs::rename(&former, &file).is_ok() {
+    if is_unused(&former) && rustix::fs::rename(&former, &file).is_ok() {
         return Ok(file);
     }
     Ok(former)
