@@ -119,7 +119,7 @@ pub fn project(folder: &Path, echo: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// A psi workflow of so many steps, each routed to the next by a judge.
+/// A psi workflow of this many steps, each routed to the next by a judge.
 #[must_use]
 pub fn psi(steps: usize) -> String {
     let mut text = r#"{:name "measured" :description "A chain of routed steps" :steps ["#.to_owned();
@@ -134,7 +134,7 @@ pub fn psi(steps: usize) -> String {
     text
 }
 
-/// A WorkflowSkill workflow of so many tool steps, each of which reads the one before.
+/// A WorkflowSkill workflow of this many tool steps, each of which reads the one before.
 #[must_use]
 pub fn skill(steps: usize) -> String {
     let mut text = "inputs:\n  topic:\n    type: string\n    default: bees\nsteps:\n".to_owned();
@@ -151,7 +151,7 @@ pub fn skill(steps: usize) -> String {
     text
 }
 
-/// A PromptPack with so many prompts, and a workflow of as many states.
+/// A PromptPack with this many prompts, and a workflow of as many states.
 #[must_use]
 pub fn pack(states: usize) -> String {
     let (mut prompts, mut machine) = (serde_json::Map::new(), serde_json::Map::new());

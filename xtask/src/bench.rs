@@ -31,7 +31,7 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --instructions [--release] --save REASON
                                                  and keeps them as the budgets, with the reason for the change";
 
-/// So many percent more, or less, than its budget fail a path: counts repeat to a tenth of it.
+/// This many percent more, or less, than its budget fail a path: counts repeat to a tenth of it.
 const TOLERANCE: f64 = 5.0;
 
 /// The same for a path that writes on a thread of its own: how many batches it makes depends on when that thread runs,

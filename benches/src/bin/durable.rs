@@ -137,7 +137,7 @@ fn chain(operation: &str, steps: usize) -> Result<Arc<Program>> {
     program(&steps.join(","))
 }
 
-/// Goes back to its only step so many times, then waits.
+/// Goes back to its only step this many times, then waits.
 fn loop_then_wait(times: u64) -> Result<Arc<Program>> {
     let text = format!(
         r#"{{"version":"workflow-ir/v1","name":"loop","steps":[

@@ -1,4 +1,4 @@
-//! Runs one hot path so many times: `hot_paths NAME TIMES`, or lists them: `hot_paths`. `cargo xtask bench
+//! Runs one hot path this many times: `hot_paths NAME TIMES`, or lists them: `hot_paths`. `cargo xtask bench
 //! --instructions` counts the instructions of two runs that differ in nothing but how often, so that what is set up
 //! once counts for nothing.
 

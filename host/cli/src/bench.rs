@@ -1,5 +1,5 @@
-//! What isolation costs here: one operation as a native function, in the bare engine, in a cell, in processes, measured
-//! in turns.
+//! The cost of isolation on this machine: one operation as a native function, in the bare engine, in a cell, in
+//! processes, measured in turns.
 //!
 //! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from
 //! round to round, so that whatever else the machine does slows all of them. What comes out are medians, spread and
@@ -48,12 +48,12 @@ use std::{
 /// How long a peer runs before the next one's turn.
 const TURN: Duration = Duration::from_millis(20);
 
-/// How to measure.
+/// The options of a measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// For all peers together, in turns.
     pub time: Duration,
-    /// Where components are compiled.
+    /// The place in which components are compiled.
     pub compile: CompileMode,
     /// Bytes that a pool cleans by hand; `None` is the sandbox's default.
     pub keep_resident: Option<usize>,
@@ -65,11 +65,11 @@ pub struct Options {
     /// Other components to measure beside the guest, each in fresh cells and as one instance for all calls: a name, and
     /// the component.
     pub components: Vec<(String, Arc<[u8]>)>,
-    /// Whether to find out where the time of a cell goes.
+    /// `true` to profile the time of a cell.
     pub profile: bool,
-    /// Whether every single call is kept for the report.
+    /// `true` to keep every single call for the report.
     pub samples: bool,
-    /// Whether arguments of other sizes are measured as well.
+    /// `true` to measure arguments of other sizes as well.
     pub sizes: bool,
 }
 
@@ -94,7 +94,7 @@ impl Options {
 /// Everything that one run of `opcell bench` found.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Report {
-    /// What was called.
+    /// The guest that was called.
     pub guest: String,
     /// The operation.
     pub operation: String,
@@ -102,23 +102,23 @@ pub struct Report {
     pub argument_bytes: usize,
     /// One per peer, in the order in which they were added.
     pub rows: Vec<Row>,
-    /// What a cell's time is made of, and what else a cell costs.
+    /// The parts of a cell's time, and its other costs.
     pub figures: Figures,
     /// Ratios of medians.
     pub ratios: Ratios,
-    /// Where this ran.
+    /// The machine.
     pub machine: Machine,
-    /// How far the machine can be trusted.
+    /// The trustworthiness of the machine.
     pub noise: String,
     /// Medians by the size of the arguments, if they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<Size>,
-    /// Where the time of a cell goes, if that was asked for.
+    /// The profile of a cell's time, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
-    /// What this was made with.
+    /// The origin of the report.
     pub origin: Origin,
-    /// What could not be measured here, and why.
+    /// The measurements that could not be made here, and why.
     pub notes: Vec<String>,
     /// Every call, if they were asked for: lines of peer, round and nanoseconds. Too much for the report itself.
     #[serde(skip)]
@@ -131,11 +131,11 @@ pub struct Report {
 pub struct Ratios {
     /// The cost of a cell relative to the engine alone.
     pub cell_to_bare_wasmtime: Option<f64>,
-    /// What a process per call costs instead.
+    /// The ratio of a process per call.
     pub process_to_cell: Option<f64>,
-    /// What a long-lived process costs instead.
+    /// The ratio of a long-lived process.
     pub pipe_to_cell: Option<f64>,
-    /// What a fresh Node worker costs instead.
+    /// The ratio of a fresh Node worker.
     pub node_worker_to_cell: Option<f64>,
     /// Cells per second on all cores and on one.
     pub all_cores_to_one: Option<f64>,
@@ -156,7 +156,7 @@ pub struct Bench {
     sizes: bool,
     profile: bool,
     origin: Origin,
-    /// Where compiled components are kept; gone with this.
+    /// The directory of compiled components; gone with this.
     _cache: tempfile::TempDir,
 }
 
@@ -214,7 +214,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// What is measured.
+    /// Returns the guest that is measured.
     #[must_use]
     pub fn guest(&self) -> &Guest {
         &self.guest
@@ -427,7 +427,7 @@ pub(crate) fn only_operation(plugin: &Plugin) -> Result<String> {
     }
 }
 
-/// How far the figures can be trusted, in a line.
+/// Returns the trustworthiness of the figures, in a line.
 fn noise(rounds: usize, rows: &[Row], load_before: f64, machine: &Machine) -> String {
     let spread = |row: &Row| row.round_spread_percent;
     let cell = rows.iter().find(|row| row.name == "cell").map_or(0.0, spread);

@@ -255,7 +255,7 @@ impl From<StartError> for Failure {
 }
 
 impl From<RunError> for Failure {
-    /// What the operator can correct is wrong input; a failure of the storage is not.
+    /// Maps an error that the operator can correct to wrong input; a failure of the storage is not.
     fn from(error: RunError) -> Self {
         let found = Diagnostic::error(error.kind(), error.to_string());
         match error {
@@ -281,7 +281,7 @@ impl From<JournalError> for Failure {
     }
 }
 
-/// How a command that did its work ends.
+/// The end of a command that did its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     Done,
@@ -395,7 +395,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 impl Global {
-    /// Whether there is a project file.
+    /// Returns `true` if there is a project file.
     fn has_project(&self) -> Result<bool, Failure> {
         Ok(self.config.is_some() || Config::find(&std::env::current_dir()?).is_some())
     }
@@ -507,7 +507,7 @@ impl Global {
 }
 
 /// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it
-/// goes on.
+/// continues.
 async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
     host_with(config, |builder| builder, terminal).await
 }

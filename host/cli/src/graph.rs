@@ -36,15 +36,15 @@ pub struct Drawing {
 pub struct Node {
     /// Its name, and what it executes.
     pub lines: Vec<String>,
-    /// What kind of work it is.
+    /// The outline, by the kind of work.
     pub shape: Shape,
-    /// How often the run entered it; absent without a run.
+    /// The number of times the run entered it; absent without a run.
     pub visits: Option<u32>,
-    /// Whether the run ended here with a failure.
+    /// `true` if the run ended here with a failure.
     pub failed: bool,
 }
 
-/// What a step executes, as its outline.
+/// The outline of a step, by its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// An operation.
@@ -74,13 +74,13 @@ pub struct Edge {
     pub to: Target,
     /// The judge's outcome that leads this way, who decides, and what bounds it; empty where nothing decides.
     pub lines: Vec<String>,
-    /// What [`Path`] calls it.
+    /// The name of the edge in [`Path`].
     taken_as: Option<Taken>,
-    /// How often the run went this way; absent without a run.
+    /// The number of times the run took this route; absent without a run.
     pub taken: Option<u32>,
 }
 
-/// Where an edge leads.
+/// The target of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// A step.
@@ -92,7 +92,7 @@ pub enum Target {
 }
 
 impl Drawing {
-    /// What a workflow looks like; with a path, what a run made of it.
+    /// Returns the graph of a workflow; with a path, marked with that of a run.
     #[must_use]
     pub fn of(workflow: &WorkflowIr, path: Option<&Path>) -> Self {
         let entry = workflow.entry.as_ref().and_then(|name| workflow.step_index(name)).unwrap_or(0);
@@ -120,12 +120,12 @@ impl Drawing {
         Self { nodes: workflow.steps.iter().enumerate().map(node).collect(), edges, entry }
     }
 
-    /// Whether a run entered anything.
+    /// Returns `true` if a run entered anything.
     fn is_started(&self) -> bool {
         self.nodes.iter().any(|node| node.visits.is_some_and(|visits| visits > 0))
     }
 
-    /// Whether there is an edge to a step that does not exist.
+    /// Returns `true` if there is an edge to a step that does not exist.
     fn has_unknown(&self) -> bool {
         self.edges.iter().any(|edge| edge.to == Target::Unknown)
     }
@@ -191,7 +191,7 @@ fn budget(what: &str, limits: &RunLimits) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{what} {}", parts.join(", ")))
 }
 
-/// Who decides, as an edge says it.
+/// Returns the judge, in the words of an edge.
 fn judge(judge: &Judge) -> String {
     match judge {
         Judge::Llm { .. } => "LLM judge".to_owned(),
@@ -205,7 +205,7 @@ fn judge(judge: &Judge) -> String {
     }
 }
 
-/// Where each step goes on when nothing says otherwise: the next of the main line; inside a group the next of the
+/// Returns the step at which each step continues by default: the next of the main line; inside a group the next of the
 /// group, and after its last the step after the one that chose the group.
 fn continuations(workflow: &WorkflowIr) -> Vec<Target> {
     let mut after = vec![Target::Done; workflow.steps.len()];

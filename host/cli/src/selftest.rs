@@ -27,18 +27,18 @@ use std::{
 use tokio::{sync::oneshot, task::JoinSet};
 use workspace::Workspace;
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The case's folder.
     pub name: String,
-    /// What the guest tried.
+    /// The attempt of the guest.
     pub title: String,
-    /// Whether everything that the case demands holds.
+    /// `true` if everything that the case demands holds.
     pub contained: bool,
     /// The kind of error that stopped it, or `ok`.
     pub by: String,
-    /// What the host says about it.
+    /// The message of the host about it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// From loading to the end, in milliseconds.
@@ -48,7 +48,7 @@ pub struct Report {
     /// Host memory that the case took at its peak, in KiB; none where the system does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_peak_kib: Option<i64>,
-    /// What does not hold, if anything.
+    /// The demand that does not hold, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -122,7 +122,7 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
     }
 }
 
-/// What ended an attack.
+/// The stop of an attack.
 struct Stopped {
     by: &'static str,
     message: String,
@@ -188,7 +188,7 @@ async fn call(plugin: Arc<Plugin>, judge: bool) -> CellResult<()> {
     }
 }
 
-/// What stopped a call, once its receipt is as the case demands.
+/// Returns what stopped a call, once its receipt is as the case demands.
 fn verdict(case: &Case, cell: CellResult<()>) -> Result<Stopped, String> {
     let CellResult { result, receipt } = cell;
     let message = result.as_ref().err().map(CellError::to_string).unwrap_or_default();

@@ -477,7 +477,7 @@ fn a_component_of_another_world_is_offered_by_its_types_and_fetches_what_is_gran
     replays_without_a_network(&place, &authority, &requests);
 }
 
-/// What `wasi:http` answered in a run is answered again, and no one is asked.
+/// The answers of `wasi:http` in a run are answered again, and no network is reached.
 fn replays_without_a_network(place: &Place, authority: &str, requests: &AtomicU32) {
     let folder = place.folder.path();
     let project = fs::read_to_string(folder.join("opcell.toml")).unwrap();

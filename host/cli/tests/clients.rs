@@ -16,13 +16,13 @@ use std::{
     process::{Command, Output},
 };
 
-/// What reads descriptions of APIs, from PyPI.
+/// Readers of descriptions of APIs, from PyPI.
 const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
 
 /// A linter of descriptions of APIs, from npm.
 const LINTER: &str = "@redocly/cli@2.77.0";
 
-/// What is installed from PyPI, into the target folder.
+/// The packages that are installed from PyPI, into the target folder.
 const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "mcp==2.3.0", "playwright==1.65.2"];
 
 /// Text that would be code if a page or a schema took it for some.

@@ -20,7 +20,7 @@ use std::{
     time::Instant,
 };
 
-/// What is installed from npm, into the target folder.
+/// The packages that are installed from npm, into the target folder.
 const PACKAGES: [&str; 4] = [
     "@modelcontextprotocol/inspector@2.12.0",
     "@modelcontextprotocol/server-everything@2026.8.31",
@@ -62,7 +62,7 @@ struct Inspector {
 }
 
 impl Inspector {
-    /// What it prints, and its exit code.
+    /// Returns the output, and the exit code.
     fn ask(&self, server: &str, arguments: &[&str]) -> (Value, String, Option<i32>) {
         let output = Command::new(&self.program)
             .args(["--cli", "--config", "servers.json", "--server", server])

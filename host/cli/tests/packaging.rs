@@ -1,4 +1,4 @@
-//! What is packaged: installed into a scratch root, and run from there.
+//! The package: installed into a scratch root, and run from there.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 #![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]

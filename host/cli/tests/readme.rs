@@ -1,5 +1,5 @@
-//! What the README and the book show is what happens: every command, in the folder and with the files that the page
-//! shows, prints what the page says ([`page`]).
+//! The README and the book show what happens: every command, in the folder and with the files that the page shows,
+//! prints what the page says ([`page`]).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 #![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
@@ -69,8 +69,8 @@ fn every_example_is_on_a_page() {
     }
 }
 
-/// What leads to the picture of each example, and what is drawn: a run, with the way that it took, or a workflow. A
-/// drawing is a picture of what the example does today, or it is drawn anew: `SNAPSHOTS=overwrite`.
+/// The sources of the picture of each example, and its subject: a run, with the path taken, or a workflow. A drawing is
+/// a picture of what the example does today, or it is drawn anew: `SNAPSHOTS=overwrite`.
 const PICTURES: [(&str, &str); 10] = [
     ("triage", "opcell run triage -i issue=12 --journal"),
     ("review", "opcell run review --input pr=7 --journal"),
@@ -171,7 +171,7 @@ fn every_file_of_a_page_has_its_name_above_it() {
     assert_eq!(without, Vec::<String>::new(), "write the name above the block: `NAME`:");
 }
 
-/// What people type into the search of the book, and the page that must have it in a heading or a table.
+/// The words that people type into the search of the book lead to a page that has them in a heading or a table.
 #[test]
 fn words_that_people_search_for_are_on_the_page_that_answers() {
     for (word, page) in [
@@ -299,7 +299,7 @@ fn every_key_of_a_language_is_on_its_page() {
     assert_eq!(all, Vec::<String>::new());
 }
 
-/// What is said of a neighbour has a link to a file at a commit (or, of documentation that is in no repository, to the
+/// A claim about a neighbour has a link to a file at a commit (or, of documentation that is in no repository, to the
 /// pages of one version), or names a command, or says that nothing was read.
 #[test]
 fn every_claim_about_a_neighbour_can_be_looked_up() {

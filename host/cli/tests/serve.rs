@@ -347,7 +347,7 @@ fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
     assert_eq!(post(&admin, approve, json!({"grant": "run"})).0, 409);
 }
 
-/// What a form of a page carries.
+/// Returns the proof that a form of a page carries.
 fn proof(page: &str) -> String {
     let (_, rest) = page.split_once(r#"name="proof" value=""#).unwrap_or_else(|| panic!("{page}"));
     rest.split_once('"').unwrap().0.to_owned()
@@ -459,7 +459,7 @@ fn the_address_that_is_printed_logs_a_browser_in() {
     assert_eq!(server.send("GET", "/?token=opcell_start_x", &[], "").0, 401);
 }
 
-/// What another user of this machine gets; none where that cannot be tried.
+/// Returns the answer to another user of this machine; `None` where that cannot be tried.
 fn as_another_user(server: &Server, head: &str) -> Option<String> {
     use std::os::unix::process::CommandExt as _;
     let (host, port) = server.address.split_once(':').unwrap();

@@ -82,7 +82,7 @@ fn begin(folder: &Path, name: &str) {
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What a run came to.
+/// Returns the result of a run.
 fn result(folder: &Path, name: &str) -> Value {
     let output = run(folder, &["runs", "show", name, "--json"]);
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));

@@ -10,7 +10,7 @@ use std::{
     sync::LazyLock,
 };
 
-/// Whether there is a `script` that makes terminals; says so where there is none.
+/// `true` if there is a `script` that makes terminals; says so where there is none.
 static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| {
     let version = Command::new("script").arg("--version").output();
     let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("util-linux"));
@@ -20,7 +20,7 @@ static HAS_TERMINAL: LazyLock<bool> = LazyLock::new(|| {
     found
 });
 
-/// What the command shows on a terminal of `columns` columns, and its exit code.
+/// Returns what the command shows on a terminal of `columns` columns, and its exit code.
 fn on_terminal(directory: &Path, columns: u16, arguments: &[&str], environment: &[(&str, &str)]) -> (String, i32) {
     typed_on_terminal(directory, columns, arguments, environment, "")
 }

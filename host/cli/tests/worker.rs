@@ -83,7 +83,7 @@ impl Worker {
         self.hears(what);
     }
 
-    /// What follows these words, once the worker has said them.
+    /// Returns the text after these words, once the worker has said them.
     fn hears(&self, what: &str) -> String {
         let until = Instant::now() + PATIENCE;
         let mut heard = Vec::new();

@@ -83,7 +83,7 @@ pub struct OpenSession {
     pub inherited: Option<ir::Session>,
 }
 
-/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run goes on with
+/// An open session: everything a model round needs beside its messages. Journaled, so that a resumed run continues with
 /// the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -28,7 +28,7 @@ pub trait Catalogue {
     fn tool_provider(&self, name: &str) -> Option<Provider>;
 
     /// Returns the question to a person before a refusal of this operation's call counts: the plugin's reason for what
-    /// it was refused; `None` if nobody is asked.
+    /// it was refused; `None` if no person is asked.
     fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
         None
     }

@@ -455,7 +455,7 @@ pub struct RunStarted {
     pub forked: Option<Box<ForkOrigin>>,
 }
 
-/// Where a fork comes from. The events that it shares happened before it was made.
+/// The origin of a fork. The events that it shares happened before it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ForkOrigin {
@@ -598,7 +598,7 @@ pub struct StepResult {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The run goes on in spite of the failure.
+    /// The run continues in spite of the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
     /// The failure is one inside the step's group, before the inner step's own work, and takes the records of the group

@@ -141,11 +141,11 @@ pub struct KnownValues {
     /// Those that the limits leave out.
     beyond: HashSet<Arc<str>>,
     limits: ReadLimits,
-    /// What the limits have left for values that come.
+    /// The rest of the limits, for values that come.
     left: ReadLimits,
 }
 
-/// What the thread that reads a text looks names up in.
+/// The names that the thread that reads a text looks up.
 #[derive(Debug)]
 struct Reading {
     values: HashMap<Arc<str>, Value>,
@@ -252,7 +252,7 @@ impl KnownValues {
     }
 }
 
-/// What takes the place of a value that is left out.
+/// The text in the place of a value that is left out.
 pub const ELIDED: &str = "…";
 
 /// The value that a name refers to; `None` where names mean nothing.

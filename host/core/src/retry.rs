@@ -1,4 +1,4 @@
-//! Where a run is to be forked so that a call is made again: before it was requested.
+//! The place at which a run is forked so that a call is made again: before it was requested.
 
 use crate::{
     event::{Event, FrameId, Recorded},

@@ -162,7 +162,7 @@ pub(crate) struct Instance {
     pub failed: Option<u32>,
     /// The settings that sessions inherit from the delegating step.
     pub inherited: Option<Session>,
-    /// The conversation that goes on from state to state.
+    /// The conversation that continues from state to state.
     pub log: Messages,
     /// The context that the last event left for the state it led to.
     pub brief: Arc<str>,

@@ -222,7 +222,7 @@ impl Engine {
 
     /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within
     /// `grace`. Then what is left is stopped, every run is given back to the journal as it is, and this returns. A run
-    /// that was stopped goes on with [`Engine::resume`], in this program's next process or in another; an effect that
+    /// that was stopped continues with [`Engine::resume`], in this program's next process or in another; an effect that
     /// was stopped and must not happen twice waits for an answer then. Runs of a journal in memory are lost with it.
     ///
     /// Safe to call more than once, and to drop: the engine ends all the same.

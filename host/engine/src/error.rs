@@ -55,7 +55,7 @@ pub enum RunError {
         run: RunId,
         /// Number of the event that is too much.
         seq: u64,
-        /// What the events of a run may take.
+        /// The most that the events of a run may take.
         bytes: u64,
     },
     /// A dependency of the run differs from the one it was started with.

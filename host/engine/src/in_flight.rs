@@ -1,8 +1,8 @@
 //! Effects that have been started and have not ended.
 //!
 //! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the
-//! elements of an `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first:
-//! starting one more is putting it into a lane's set, and no effect has a task of its own. A lane changes when an
+//! elements of an `each`, are spread over *worker queues*, one per thread of the runtime, the run's own task being the first:
+//! starting one more is putting it into a worker queue's set, and no effect has a task of its own. A worker queue changes when an
 //! effect runs and nothing else: each is a future of its own, ends by itself and is stopped by itself.
 
 use futures_util::{
@@ -44,7 +44,7 @@ impl Future for Tagged {
 pub(crate) struct InFlight {
     /// The only effect there is.
     alone: Option<Tagged>,
-    /// The lane of the run's own task.
+    /// The worker queue of the run's own task.
     here: FuturesUnordered<Abortable<Tagged>>,
     /// The others, made when they are first needed.
     lanes: Vec<Lane>,
@@ -130,7 +130,7 @@ impl InFlight {
         }
     }
 
-    /// The lane with the fewest effects; `None` is here.
+    /// The worker queue with the fewest effects; `None` is here.
     fn least_busy(&mut self) -> Option<usize> {
         let here = self.here.len();
         let (at, load) = self

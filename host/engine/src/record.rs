@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         self.run
     }
 
-    /// What the next reader of the run continues with.
+    /// Returns the state that the next reader of the run continues with.
     pub(crate) fn left(self, is_end: bool) -> ReadSoFar {
         ReadSoFar { known: self.known, room: self.room, is_end }
     }
@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What has been read of a run, for reading on: its values stay the same ones, and its limits are the whole run's.
+/// The part of a run that was read, for reading on: its values stay the same ones, and its limits are the whole run's.
 #[derive(Debug)]
 pub struct ReadSoFar {
     known: KnownValues,

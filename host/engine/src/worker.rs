@@ -66,7 +66,7 @@ pub enum WorkerEvent {
         /// Why it cannot be driven, as a sentence.
         why: String,
     },
-    /// The lease on a run was lost: its cells were stopped, and whoever has it now goes on.
+    /// The lease on a run was lost: its cells were stopped, and whoever has it now continues.
     LeaseLost {
         /// ID of the run.
         run: RunId,

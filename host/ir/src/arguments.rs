@@ -1,5 +1,6 @@
 //! Arguments of tool calls: made to fit the tool's schema where a weak model only wrote them differently.
 
+use opcell_types::value::{is_rounded_integer, rounded_integer};
 use serde_json::{Map, Value as Json, json};
 
 /// The arguments as the schema's top-level properties want them (the reference's rule): optional nulls and optional
@@ -74,16 +75,23 @@ fn spelled(wanted: &str, text: &str) -> Option<Json> {
         // An integer stays one: a double would round a long one.
         "number" if let Ok(number) = text.parse::<i64>() => Some(json!(number)),
         "number" if let Ok(number) = text.parse::<u64>() => Some(json!(number)),
+        // A longer one stays a text, and the model is told.
+        "number" if is_rounded_integer(text.trim()) => None,
         "number" => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
         "boolean" => match text.trim().to_lowercase().as_str() {
             "true" | "t" | "1" | "yes" => Some(json!(true)),
             "false" | "f" | "0" | "no" => Some(json!(false)),
             _ => None,
         },
-        "object" => serde_json::from_str(text).ok().filter(Json::is_object),
-        "array" => Some(serde_json::from_str(text).ok().filter(Json::is_array).unwrap_or_else(|| json!([text]))),
+        "object" => json_of(text).filter(Json::is_object),
+        "array" => Some(json_of(text).filter(Json::is_array).unwrap_or_else(|| json!([text]))),
         _ => None,
     }
+}
+
+/// A text as JSON, unless an integer of it would be rounded.
+fn json_of(text: &str) -> Option<Json> {
+    if rounded_integer(text.as_bytes()).is_some() { None } else { serde_json::from_str(text).ok() }
 }
 
 /// A double that is an integer that differs from its neighbours as a double.
@@ -107,6 +115,11 @@ mod tests {
         assert_eq!(one(json!({"type": "integer"}), json!("3.14")), json!("3.14"));
         assert_eq!(one(json!({"type": "integer"}), json!("18446744073709551615")), json!(u64::MAX));
         assert_eq!(one(json!({"type": "number"}), json!("9007199254740993")), json!(9_007_199_254_740_993_u64));
+        let long = json!("123456789012345678901");
+        assert_eq!(one(json!({"type": "number"}), long.clone()), long);
+        assert_eq!(one(json!({"type": "integer"}), long.clone()), long);
+        let inside = json!("{\"a\":123456789012345678901}");
+        assert_eq!(one(json!({"type": "object"}), inside.clone()), inside);
         assert_eq!(one(json!({"type": "number"}), json!("0.8")), json!(0.8));
         assert_eq!(one(json!({"type": "number"}), json!("NaN")), json!("NaN"));
         assert_eq!(one(json!({"type": "boolean"}), json!(" Yes ")), json!(true));

@@ -10,12 +10,14 @@ mod graph;
 use crate::{
     diagnostic::{Diagnostic, did_you_mean},
     ir::{
-        Contribution, DelegateTarget, Form, Goto, Invoke, Judge, Printing, Session, SourceRef, SourceSpec, WorkflowIr,
+        Contribution, DelegateTarget, Form, Goto, Invoke, Judge, Printing, Session, SourceRef, SourceSpec, Step,
+        WorkflowIr,
     },
     names::Outcome,
     validate::references,
 };
 use graph::Graph;
+use indexmap::IndexSet;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -110,14 +112,15 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
     found
 }
 
-/// Conversations that end with what a model said: the model that is given them goes on from its own words, and no one
+/// Conversations that end with what a model said: the model that is given them continues from its own words, and no one
 /// asks it anything.
 fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
+    let steps = by_name(ir);
     let is_transcript = |contribution: &Contribution| {
         let Contribution::Source(SourceSpec { from: SourceRef::Output { step, output, .. }, .. }) = contribution else {
             return false;
         };
-        let spec = ir.step(step).and_then(|step| step.outputs.get(output));
+        let spec = steps.get(step.as_ref()).and_then(|step| step.outputs.get(output));
         spec.and_then(|spec| spec.source.as_deref()).is_some_and(|source| source.ends_with("/transcript"))
     };
     let mut found = Vec::new();
@@ -145,6 +148,11 @@ fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// The steps by their names; the first of one name.
+fn by_name(ir: &WorkflowIr) -> HashMap<&str, &Step> {
+    ir.steps.iter().rev().map(|step| (step.name.as_ref(), step)).collect()
 }
 
 fn duplicate_names(ir: &WorkflowIr) -> Vec<Diagnostic> {
@@ -248,10 +256,10 @@ pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
 
 fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
     let mut check = Names {
-        operations: catalog.operations(),
-        workflows: catalog.workflows(),
-        skills: catalog.skills(),
-        tools: catalog.tools(),
+        operations: known(catalog.operations()),
+        workflows: known(catalog.workflows()),
+        skills: known(catalog.skills()),
+        tools: known(catalog.tools()),
         found: Vec::new(),
     };
     if let Some(workflows) = &mut check.workflows {
@@ -315,11 +323,16 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names)
     }
 }
 
+/// What a host has, in its order.
+fn known(names: Option<Vec<String>>) -> Option<IndexSet<String>> {
+    names.map(|names| names.into_iter().collect())
+}
+
 struct Names {
-    operations: Option<Vec<String>>,
-    workflows: Option<Vec<String>>,
-    skills: Option<Vec<String>>,
-    tools: Option<Vec<String>>,
+    operations: Option<IndexSet<String>>,
+    workflows: Option<IndexSet<String>>,
+    skills: Option<IndexSet<String>>,
+    tools: Option<IndexSet<String>>,
     found: Vec<Diagnostic>,
 }
 
@@ -330,7 +343,7 @@ impl Names {
         }
         for (i, name) in session.tools.iter().flatten().enumerate() {
             let before = self.found.len();
-            unknown("tool", name, self.tools.as_deref(), format!("{path}.tools[{i}]"), &mut self.found);
+            unknown("tool", name, self.tools.as_ref(), format!("{path}.tools[{i}]"), &mut self.found);
             if session.tool_shapes.contains_key(name)
                 && let Some(unbound) = self.found.get_mut(before)
             {
@@ -339,7 +352,7 @@ impl Names {
             }
         }
         for (i, name) in session.skills.iter().flatten().enumerate() {
-            unknown("skill", name, self.skills.as_deref(), format!("{path}.skills[{i}]"), &mut self.found);
+            unknown("skill", name, self.skills.as_ref(), format!("{path}.skills[{i}]"), &mut self.found);
         }
         for (i, name) in session.workflows.iter().flatten().enumerate() {
             self.workflow(name, format!("{path}.workflows[{i}]"));
@@ -347,16 +360,16 @@ impl Names {
     }
 
     fn workflow(&mut self, name: &str, path: String) {
-        unknown("workflow", name, self.workflows.as_deref(), path, &mut self.found);
+        unknown("workflow", name, self.workflows.as_ref(), path, &mut self.found);
     }
 
     fn operation(&mut self, name: &str, path: String) {
-        unknown("operation", name, self.operations.as_deref(), path, &mut self.found);
+        unknown("operation", name, self.operations.as_ref(), path, &mut self.found);
     }
 }
 
-fn unknown(what: &str, name: &str, known: Option<&[String]>, path: String, found: &mut Vec<Diagnostic>) {
-    let Some(known) = known.filter(|known| !known.iter().any(|known| known == name)) else { return };
+fn unknown(what: &str, name: &str, known: Option<&IndexSet<String>>, path: String, found: &mut Vec<Diagnostic>) {
+    let Some(known) = known.filter(|known| !known.contains(name)) else { return };
     let code = match what {
         "tool" => "unknown-tool",
         "skill" => "unknown-skill",

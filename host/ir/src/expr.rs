@@ -98,7 +98,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// So many steps.
+    /// This many steps.
     #[must_use]
     pub fn of(most: u64) -> Self {
         Self { left: AtomicU64::new(most), most }

@@ -459,7 +459,7 @@ pub enum OnError {
     /// The run fails.
     #[default]
     Fail,
-    /// The step's output is null and the run goes on.
+    /// The step's output is null and the run continues.
     Ignore,
 }
 

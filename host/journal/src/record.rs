@@ -176,7 +176,7 @@ pub struct RunEntry {
     pub updated_at: i64,
     /// `true` if a living process drives it.
     pub driven: bool,
-    /// Which one, for people.
+    /// The process, for people.
     pub driver: Option<Arc<str>>,
 }
 

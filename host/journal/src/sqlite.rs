@@ -47,7 +47,7 @@ pub struct SqliteJournal {
     file: Arc<(PathBuf, Option<(u64, u64)>)>,
 }
 
-/// What identifies a file whatever its name.
+/// Returns the identity of a file, whatever its name.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let status = std::fs::metadata(path).ok()?;

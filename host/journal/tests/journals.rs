@@ -21,7 +21,7 @@ mod sqlite {
     });
 }
 
-/// The table of records that came lately, in stores of schema 3 and 4.
+/// The table of records of small appends, in stores of schema 3 and 4.
 const RECORDS_THAT_ARRIVE: &str = "
 CREATE TABLE arrivals (
     id INTEGER PRIMARY KEY,
@@ -51,7 +51,7 @@ async fn with_edited_records(path: &Path, sql: &str) {
     assert!(rusqlite::Connection::open(path).unwrap().execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// The place of a small append of one of many runs: in `arrivals` at first, later in `packs`.
+/// The place of a small append of one of many runs: in `staging` at first, later in `packs`.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Arrivals,

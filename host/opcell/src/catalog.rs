@@ -137,6 +137,11 @@ impl Entry {
             Offer::Judge { .. } => "judge",
         }
     }
+
+    /// A plugin's sentence about this entry, with the name that it is called by.
+    fn under_offered_name(&self, sentence: &str) -> String {
+        sentence.replace(&format!("`{}`", self.own), &format!("`{}`", self.id))
+    }
 }
 
 /// Every operation and judge of a host.
@@ -405,6 +410,11 @@ impl Catalog {
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
         };
         let CellResult { result, mut receipt } = run(&loaded.plugin, request).await;
+        // The plugin knows its operation by its own name only.
+        let is_renamed = entry.id != entry.own;
+        if is_renamed {
+            receipt.operation = entry.id.shared().clone();
+        }
         if let Some(sink) = &loaded.sink {
             sink.ended(&call.context, &receipt);
         }
@@ -420,7 +430,14 @@ impl Catalog {
                 receipt = receipt.with_record(record);
             }
         }
-        Reply { result: result.map(turn).map_err(Failure::from), receipt: Some(receipt) }
+        let result = result.map(turn).map_err(|error| {
+            let failure = Failure::from(error);
+            match is_renamed {
+                true => Failure { message: entry.under_offered_name(&failure.message), ..failure },
+                false => failure,
+            }
+        });
+        Reply { result, receipt: Some(receipt) }
     }
 }
 

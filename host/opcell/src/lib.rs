@@ -43,8 +43,8 @@
 //! | future | when it is dropped |
 //! | --- | --- |
 //! | [`HostBuilder::build`] | there is no host; what was compiled stays in the cache |
-//! | [`Host::start`], [`Host::start_with`], [`Host::resume`] | the run may be in the journal without a driver: [`Host::resume`] goes on with it |
-//! | [`Run::events`], [`Run::outcome`], the next event | nothing is lost, and the run goes on |
+//! | [`Host::start`], [`Host::start_with`], [`Host::resume`] | the run may be in the journal without a driver: [`Host::resume`] continues with it |
+//! | [`Run::events`], [`Run::outcome`], the next event | nothing is lost, and the run continues |
 //! | [`Host::invoke`] | the cell stops, and its receipt is lost: [`Invocation::timeout`] and [`Invocation::cancel`] keep it |
 //! | [`Host::shutdown`] | no run starts any more; those under way go on, and a second call waits for them again |
 //!

@@ -1,7 +1,7 @@
 //! A host whose plugins are exchanged while it runs.
 //!
 //! A [`Host`] never changes. A [`LiveHost`] holds the newest of several that differ in their plugins: what begins now
-//! begins there, and a run that began with an earlier version goes on with that one, because it pinned its digest.
+//! begins there, and a run that began with an earlier version continues with that one, because it pinned its digest.
 //! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that is
 //! refused changes nothing.
 //!

@@ -1,4 +1,4 @@
-//! How a run stands, in words that lists, pages, the API and metrics share: its status, who drives it, what it waits for,
+//! The standing of a run, in words that lists, pages, the API and metrics share: its status, who drives it, what it waits for,
 //! and whether it will go on by itself.
 
 use crate::{catalog::Catalog, config::Config, live::digest_of, pins};
@@ -29,25 +29,25 @@ pub fn lying(config: &Config) -> Here {
     plugins.filter_map(|plugin| Some((pins::name_of(&plugin.name).into(), digest(&plugin.path)?))).collect()
 }
 
-/// How long a run may be without a driver before it counts as stuck: workers look several times a second.
+/// Seconds for which a run may be without a driver before it counts as stuck: workers look several times a second.
 pub const STUCK_SECONDS: u32 = 60;
 
 /// Characters of a digest that are shown.
 const DIGEST: usize = 12;
 
-/// How a run stands at a moment.
+/// The standing of a run at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Standing {
     /// One of [`RunEntry::STATUSES`].
     pub status: String,
-    /// Which process drives it; absent: none does.
+    /// The process that drives it; absent: none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driven_by: Option<Arc<str>>,
     /// When its pause ends.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
     pub until: Option<Timestamp>,
-    /// What it waits for, or what it needs to go on: each a few words.
+    /// The things that it waits for, or needs to continue: each a few words.
     pub waits_for: Vec<String>,
     /// It could go on, or has been answered, and does not by itself.
     pub is_stuck: bool,
@@ -59,7 +59,7 @@ fn as_text<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok
 }
 
 impl Standing {
-    /// How a run stands as far as its entry in a list says, without reading it.
+    /// Returns the standing of a run as far as its entry in a list says, without reading it.
     #[must_use]
     pub fn of_entry(entry: &RunEntry, now: i64) -> Self {
         let until = entry.state.due.filter(|due| *due > now && !entry.state.ended).map(Timestamp);
@@ -72,7 +72,7 @@ impl Standing {
         }
     }
 
-    /// How a run stands. `here`: the plugins that this host has, by name and digest; a run that pinned others needs
+    /// Returns the standing of a run. `here`: the plugins that this host has, by name and digest; a run that pinned others needs
     /// another host.
     ///
     /// # Errors
@@ -151,14 +151,14 @@ impl Standing {
         }
     }
 
-    /// What the run waits for as one text; empty where it waits for nothing.
+    /// Returns what the run waits for as one text; empty where it waits for nothing.
     #[must_use]
     pub fn waits_for(&self) -> String {
         self.waits_for.join(", ")
     }
 }
 
-/// What a run pinned that this host does not have.
+/// Returns what a run pinned and this host does not have.
 fn needs(state: &State, here: Option<&Here>) -> Vec<String> {
     let Some(here) = here else { return Vec::new() };
     let short = |digest: &str| digest.chars().take(DIGEST).collect::<String>();
@@ -170,7 +170,7 @@ fn needs(state: &State, here: Option<&Here>) -> Vec<String> {
     missing.collect()
 }
 
-/// What a question waits for, in a few words.
+/// Returns what a question waits for, in a few words.
 #[must_use]
 pub fn asked(question: &Question) -> String {
     match question {

@@ -4,7 +4,7 @@
 //! Runs stay in Opcell's journal, which alone decides who may write. Restate decides which run gets a turn, when, and
 //! on which worker: each run is a key of the virtual object `OpcellRun`, whose handler `turn` drives the run to its
 //! next wait and asks for the next turn when a timer is due. A turn that is lost with its worker, or given twice, does
-//! no harm: the journal lets one driver have the run, and whoever comes next goes on where it was left.
+//! no harm: the journal lets one driver have the run, and whoever comes next continues where it was left.
 //!
 //! Runs come to Restate from the workers, who look at the journal as workers without Restate do ([`Offers`]), so that
 //! whatever makes a run or sends it something needs to know nothing of Restate.

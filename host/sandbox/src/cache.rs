@@ -13,7 +13,7 @@
 //! opened without following links and their MAC is checked on the very bytes that are loaded; an entry that fails is
 //! set aside and made again.
 //!
-//! The cache is bounded: when it has more than [`MOST_BYTES`], the entries that were not used for the longest time go.
+//! The cache is bounded: when it has more than [`MAX_CACHE_BYTES`], the entries that were not used for the longest time go.
 //! That a component could not be compiled within the limits is kept as well, for [`REFUSED_FOR`]: otherwise whoever
 //! offers it again and again keeps the compiler busy.
 
@@ -93,7 +93,7 @@ pub(crate) struct Cache {
     key: [u8; 32],
     /// Digest of where the entries and the key lie, and of whose they are.
     place: blake3::Hash,
-    /// See [`MOST_BYTES`].
+    /// See [`MAX_CACHE_BYTES`].
     most: u64,
 }
 
@@ -183,7 +183,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps a compiled component. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
+    /// Keeps a compiled component. Whoever calls continues without when this fails: a full disk must not stop a plugin.
     pub(crate) fn put(&self, key: Key<'_>, compiled: &[u8]) -> io::Result<()> {
         let name = key.file_name(&self.place);
         let unique = uuid::Uuid::new_v4();

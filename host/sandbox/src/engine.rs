@@ -34,7 +34,7 @@ const HOST_SPACE: u64 = 2 << 30;
 /// Address space of one cell beside its memory: its stack, and code.
 const CELL_SPACE: u64 = 16 << 20;
 
-/// From so many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one another.
+/// From this many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one another.
 /// There are more slots then than cells may run: a slot that is never used costs address space only.
 const SPLIT: u32 = 128;
 

@@ -54,7 +54,7 @@ pub enum StoreRequest {
         prefix: String,
         /// The key after which the page begins.
         after: Option<String>,
-        /// At most so many, and no more than [`LISTED_KEYS`].
+        /// At most this many, and no more than [`LISTED_KEYS`].
         limit: u32,
     },
     /// Removes a key.

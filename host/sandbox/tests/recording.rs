@@ -16,7 +16,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// A host with one tool: it counts its calls and answers with that number and so many more bytes; `[0]` it refuses.
+/// A host with one tool: it counts its calls and answers with that number and this many more bytes; `[0]` it refuses.
 #[derive(Default)]
 struct Host {
     calls: AtomicU64,

@@ -223,7 +223,7 @@ impl Schema {
         self.violations(value, 1).into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// The first violations of a value, no more than so many; empty when it fits.
+    /// The first violations of a value, no more than this many; empty when it fits.
     ///
     /// Whether it fits is found out first, which keeps nothing; only then the reasons, which the validator collects for
     /// every branch before it shows the first. A value for which they could be too many gets one that says so.

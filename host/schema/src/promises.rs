@@ -21,7 +21,7 @@ static READY: LazyLock<()> = LazyLock::new(|| drop(Schema::compile(&json!({"type
 /// One test at a time counts.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A schema of so many others, with what is written inside of it, takes less than this when it is compiled.
+/// A schema of this many others, with what is written inside of it, takes less than this when it is compiled.
 const COMPILED_BYTES: u64 = 16 << 10;
 
 struct Counted;

@@ -14,10 +14,10 @@ pub(crate) fn needs_room_for(nesting: u64) -> bool {
     nesting > SHALLOW
 }
 
-/// Does work that recurses through so many schemas at most, where there is room for it.
+/// Does work that recurses through at most this many schemas, where there is room for it.
 ///
 /// # Errors
-/// When there is no thread for it, or the work panics.
+/// When no workers are lent, there is no thread for it, or the work panics.
 pub(crate) fn with_room_for<T: Send>(nesting: u64, work: impl FnOnce() -> T + Send) -> Result<T, String> {
     if !needs_room_for(nesting) {
         return Ok(work());

@@ -1,4 +1,4 @@
-//! Who sends a request, and what they may do.
+//! The sender of a request, and the scopes that it has.
 //!
 //! A handler gets its tenant only through one of the extractors [`Reading`], [`Running`], [`Approving`] and
 //! [`Administering`], so none can forget to ask. A tenant that does not exist and one that the caller has no token for
@@ -84,14 +84,14 @@ impl Access {
     }
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// As events and logs call them.
     pub name: Arc<str>,
     /// The only tenant that they reach; absent: all.
     pub tenant: Option<Arc<str>>,
-    /// What they may do; absent: everything.
+    /// The scopes; absent: all of them.
     pub scopes: Option<Vec<Scope>>,
 }
 
@@ -100,7 +100,7 @@ impl Caller {
         Self { name: "local".into(), tenant: None, scopes: None }
     }
 
-    /// Whether they may do something.
+    /// Returns `true` if the sender has a scope.
     #[must_use]
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.as_ref().is_none_or(|scopes| scopes.contains(&scope) || scopes.contains(&Scope::Admin))
@@ -151,7 +151,7 @@ pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> 
 pub struct Admitted {
     /// The tenant.
     pub tenant: Arc<Tenant>,
-    /// Who sends the request.
+    /// The sender of the request.
     pub caller: Caller,
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn admit_to(
     Ok(Admitted { tenant: tenant.clone(), caller })
 }
 
-/// A caller to whom something is sent for as long as it goes on: only while they may read it.
+/// A caller to whom something is sent for as long as it continues: only while they may read it.
 pub(crate) struct Standing {
     app: Arc<App>,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! What the server answers: `/health`, `/ready`, `/metrics`, `/openapi.json`, and everything of a tenant below
+//! The routes of the server: `/health`, `/ready`, `/metrics`, `/openapi.json`, and everything of a tenant below
 //! `/v1/{tenant}`.
 
 mod body;
@@ -53,7 +53,7 @@ pub(crate) use send::{GrantBody, answer, grant, own, write_grant};
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;
 
-/// How long a request may take, reading its body included. Streams of events are answered at once and go on.
+/// The time that a request may take, reading its body included. Streams of events are answered at once and go on.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 
 /// The path that a run takes through its workflow, and the drawing of both.
@@ -88,7 +88,7 @@ pub enum GraphFormat {
     Mermaid,
 }
 
-/// What every request reaches.
+/// The state that every request reaches.
 pub struct App {
     pub(crate) tenants: Tenants,
     pub(crate) access: Access,
@@ -96,7 +96,7 @@ pub struct App {
     pub(crate) drawings: Semaphore,
     pub(crate) sessions: Sessions,
     pub(crate) is_tls: bool,
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub(crate) address: std::net::SocketAddr,
     pub(crate) mcp: mcp::Services,
     pub(crate) readiness: root::Readiness,
@@ -203,7 +203,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// What a process answers that serves no API.
+/// Returns the routes of a process that serves no API.
 pub(crate) fn probes(app: Arc<App>) -> Router {
     Router::new()
         .route("/health", get(root::health))

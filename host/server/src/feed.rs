@@ -43,7 +43,7 @@ const RECENT_BYTES: usize = 1 << 20;
 /// Pieces that are read at the same time for the readers of one tenant that are behind.
 const READING: usize = 4;
 
-/// How often a run is looked at that has a reader.
+/// The interval at which a run that has a reader is polled.
 const POLL: Duration = Duration::from_millis(50);
 
 /// One event, ready to be sent.
@@ -71,7 +71,7 @@ impl Frame {
     }
 }
 
-/// Events of a run after one of them: so many, or as many as fit the bytes, one at least where there is one. The flag
+/// Events of a run after one of them: this many, or as many as fit the bytes, one at least where there is one. The flag
 /// says whether a reader has to ask again for what it asked for.
 async fn read(
     engine: &Engine,
@@ -121,12 +121,12 @@ pub(crate) async fn page(engine: &Engine, run: &RunId, after: u64, limit: u64) -
 struct Piece {
     /// Number of its first event.
     first: u64,
-    /// Where each event begins in the text.
+    /// The offset of each event in the text.
     begins: Vec<usize>,
     text: Bytes,
     /// The steps that were entered, each with the number of its event.
     steps: Vec<(u64, Arc<str>)>,
-    /// Whether the run has no more events.
+    /// `true` if the run has no more events.
     is_end: bool,
 }
 
@@ -149,7 +149,7 @@ impl Piece {
         self.first + self.begins.len().saturating_sub(1) as u64
     }
 
-    /// What comes after an event, if that is the one before the first or one of these.
+    /// Returns the text after an event, if that is the one before the first or one of these.
     fn after(&self, seq: u64) -> Option<Bytes> {
         let skipped = usize::try_from((seq + 1).checked_sub(self.first)?).ok()?;
         Some(self.text.slice(*self.begins.get(skipped)?..))
@@ -163,12 +163,12 @@ struct Followed {
     news: watch::Sender<u64>,
 }
 
-/// What a reader finds among the newest events.
+/// The answer to a reader from the newest events.
 enum Found {
     Piece(Arc<Piece>),
     /// It has had everything.
     Nothing,
-    /// What comes next for it is not kept any more.
+    /// The next events are not kept any more.
     Gone,
 }
 
@@ -226,7 +226,7 @@ impl Feeds {
         Reader { feeds: self.clone(), run, last: after, ended: false, live: None, held: None, held_after: after }
     }
 
-    /// How many runs are followed now.
+    /// Returns the number of runs that are followed now.
     pub(crate) fn len(&self) -> usize {
         self.followed().len()
     }
@@ -312,7 +312,7 @@ fn gone() -> Problem {
     Problem::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping")
 }
 
-/// What a reader listens to. It ends with whoever follows the run.
+/// The events that a reader follows. It ends with whoever follows the run.
 struct Live {
     news: watch::Receiver<u64>,
     followed: Weak<Followed>,
@@ -325,7 +325,7 @@ pub(crate) struct Reader {
     last: u64,
     ended: bool,
     live: Option<Live>,
-    /// What was given last: it may be on its way still, and whoever comes to the same place gets the same.
+    /// The piece that was given last: it may be on its way still, and a reader at the same place gets the same one.
     held: Option<Arc<Piece>>,
     /// The event that it came after.
     held_after: u64,

@@ -33,7 +33,7 @@ use serde_json::{Map, Value as Json, json};
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 use tools::{Target, ToolList};
 
-/// How long a tool waits for the run that it started.
+/// The time for which a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
 
 /// A question in a few words, with its text.
@@ -63,7 +63,7 @@ fn shown(result: &Value) -> Json {
 /// How often it is looked whether a client that is told of changes has gone.
 const CLOSED: Duration = Duration::from_secs(10);
 
-/// Where a result says what the call used and touched.
+/// The key of the receipt in a result.
 const RECEIPT: &str = "opcell/receipt";
 
 /// Tools per page of a list.
@@ -255,7 +255,7 @@ fn refused(problem: &crate::problem::Problem) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}{remedy}", problem.code, problem.detail))])
 }
 
-/// Where a page of a list of this length begins.
+/// Returns the start of a page of a list of this length.
 fn start_of(request: Option<PaginatedRequestParams>, length: usize) -> Result<usize, ErrorData> {
     match request.and_then(|request| request.cursor).map(|cursor| cursor.parse::<usize>()) {
         None => Ok(0),

@@ -1,4 +1,4 @@
-//! What a monitoring system reads, in the text format of Prometheus.
+//! The metrics for a monitoring system, in the text format of Prometheus.
 
 mod meter;
 mod process;
@@ -22,7 +22,7 @@ use meter::Histogram;
 pub use meter::Meter;
 pub(crate) use process::begin;
 
-/// What the runs of one tenant used since the server started, counted when a run ends here.
+/// The usage of one tenant's runs since the server started, counted when a run ends here.
 #[derive(Default)]
 pub(crate) struct RunCounters {
     pub started: AtomicU64,
@@ -96,12 +96,12 @@ fn count(of: &mut BTreeMap<String, u64>, label: &str) {
 /// Runs of a tenant's journal by status.
 pub(crate) type RunStates = BTreeMap<String, u64>;
 
-/// What a tenant's journal says when it is asked.
+/// The figures of a tenant's journal.
 pub(crate) struct Journaled {
     pub states: RunStates,
     /// Runs that could continue now.
     pub runnable: u64,
-    /// How long it took to say which.
+    /// The time that it took to answer.
     pub answered: Duration,
 }
 

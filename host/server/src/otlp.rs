@@ -24,7 +24,7 @@ const WAITING: usize = 4_096;
 /// Pauses before a collector that does not take a trace is asked again.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(8)];
 
-/// Where traces go.
+/// The collector of traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collector {
     url: Url,

@@ -28,7 +28,7 @@ use door::Visitor;
 pub(crate) use door::Sessions;
 pub(crate) use refusal::for_browsers;
 
-/// What pages may load: from this server only, and nothing inline.
+/// The policy of what pages may load: from this server only, and nothing inline.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -64,7 +64,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .layer(SetResponseHeaderLayer::if_not_present(header::CONTENT_SECURITY_POLICY, policy))
 }
 
-/// Whether whoever looks at a page reaches a tenant.
+/// Returns `true` if the visitor of a page reaches a tenant.
 pub(crate) fn reaches(app: &Arc<App>, headers: &HeaderMap, tenant: &str) -> bool {
     Visitor::of(app, headers).is_some_and(|visitor| visitor.reaches(tenant))
 }
@@ -90,14 +90,14 @@ fn page(title: &str, tenant: Option<&str>, visitor: &Visitor, live: Option<&str>
     whole(title, tenant, Some(visitor), News { live, ..News::default() }, main)
 }
 
-/// How a page learns of news.
+/// The way a page learns of news.
 #[derive(Default)]
 struct News<'a> {
     /// A stream of events.
     live: Option<&'a str>,
     /// Milliseconds after which it looks again.
     every: Option<u32>,
-    /// Whether it looks again without the script as well.
+    /// `true` if it reloads without the script as well.
     reload: bool,
 }
 

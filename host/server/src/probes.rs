@@ -50,7 +50,7 @@ impl Probes {
         Ok(Self { address, tenant, task })
     }
 
-    /// Where it listens: the port is known even if any was asked for.
+    /// Returns the address at which it listens: the port is known even if any was asked for.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

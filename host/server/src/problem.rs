@@ -1,4 +1,4 @@
-//! What is wrong with a request, as RFC 9457 says it: `application/problem+json`.
+//! Problems of requests, in the form of RFC 9457: `application/problem+json`.
 
 use crate::api::shapes::{CallReceipt, Finding};
 use axum::{
@@ -28,14 +28,14 @@ pub struct Problem {
     pub detail: String,
     /// Stable kebab-case identifier of the problem, as the command prints it.
     pub code: String,
-    /// What would solve it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
     /// Findings with their places in the document or the project file, if the problem is one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Finding>)]
     pub findings: Vec<Json_>,
-    /// What a call used and touched, if the problem is that it failed.
+    /// The receipt of the call, if the problem is that it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<CallReceipt>)]
     pub receipt: Option<Json_>,

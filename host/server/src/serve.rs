@@ -27,8 +27,8 @@ use std::{
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client may take to send the head of a request, the first one included: a connection over which nothing
-/// comes is one that others cannot have.
+/// The time that a client may take to send the head of a request, the first one included: a connection over which
+/// nothing comes is one that others cannot have.
 pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// Headers of one request, and bytes of its head.
@@ -39,26 +39,26 @@ const MAX_HEADER_LIST: u32 = 32 << 10;
 /// Requests at a time over one connection of HTTP/2.
 const STREAMS: u32 = 64;
 
-/// How often the files of TLS are looked at.
+/// The interval at which the files of TLS are polled.
 const TLS_POLL: Duration = Duration::from_secs(2);
 
-/// How a server listens and drives.
+/// The settings of a server: its address, and its driving of runs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where to listen.
+    /// The address to listen at.
     pub address: SocketAddr,
     /// Certificate and key; required beyond loopback.
     pub tls: Option<Tls>,
-    /// Who may send requests; tokens are required beyond loopback.
+    /// The access to the server; tokens are required beyond loopback.
     pub access: Access,
-    /// How the runs of each tenant are driven.
+    /// The options of driving the runs of each tenant.
     pub worker: WorkerOptions,
     /// Draws graphs; without it there are none.
     pub draw: Option<Draw>,
     /// Workflows that are tools for MCP clients, beside the operations.
     pub mcp_workflows: Vec<String>,
-    /// Where the traces of runs go that have ended.
+    /// The collector of the traces of ended runs.
     pub collector: Option<Collector>,
 }
 
@@ -77,7 +77,7 @@ impl Settings {
         }
     }
 
-    /// What is missing to listen at this address; nothing on loopback.
+    /// Returns the settings that are missing to listen at this address; empty on loopback.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         if self.address.ip().is_loopback() {
@@ -107,7 +107,7 @@ pub enum ServeError {
     Unprotected {
         /// The address.
         address: SocketAddr,
-        /// What is missing.
+        /// The missing settings.
         missing: Vec<&'static str>,
     },
     /// The address cannot be listened at.
@@ -183,7 +183,7 @@ impl Serving {
         Ok(Self { listener, tls, settings, tenants })
     }
 
-    /// Where it listens: the port is known even if any was asked for.
+    /// Returns the URL at which it listens: the port is known even if any was asked for.
     ///
     /// # Errors
     /// The system's.

@@ -1,5 +1,5 @@
-//! What happened in a run as spans with a beginning and an end, from its events alone: for the page's timeline and for
-//! tracing systems.
+//! The spans of a run, with a beginning and an end, from its events alone: for the page's timeline and for tracing
+//! systems.
 //!
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 
@@ -7,7 +7,7 @@ use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Requ
 use opcell_types::{Outcome, Value};
 use std::{collections::HashMap, sync::Arc};
 
-/// What a span is about.
+/// The kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanKind {
@@ -57,9 +57,9 @@ pub struct Span {
     pub seq: u64,
     /// Index of the span around it; absent: the whole run.
     pub parent: Option<usize>,
-    /// How many spans are around it.
+    /// The number of spans around it.
     pub depth: usize,
-    /// What it is about.
+    /// The kind.
     pub kind: SpanKind,
     /// Name of the step, the operation, the model or the tool.
     pub name: String,
@@ -75,7 +75,7 @@ pub struct Span {
     pub failure: Option<String>,
     /// Facts about it: numbers, names, no content.
     pub facts: Vec<(&'static str, Value)>,
-    /// What the call used and touched, where receipts are kept.
+    /// The receipt of the call, where receipts are kept.
     pub receipt: Option<Value>,
     /// Number of the event that brought the receipt.
     pub receipt_at: Option<u64>,
@@ -142,7 +142,7 @@ pub fn nested(all: &[Span]) -> Vec<usize> {
 #[derive(Default)]
 pub(crate) struct Spans {
     keeps_receipts: bool,
-    /// Whether there were more than are kept.
+    /// `true` if there were more than are kept.
     is_cut: bool,
     all: Vec<Span>,
     /// Attempts at the work of a frame, where there was more than one.
@@ -166,7 +166,7 @@ impl Spans {
         &self.all
     }
 
-    /// Whether the run has more spans than these.
+    /// Returns `true` if the run has more spans than these.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_io_timeout::TimeoutStream;
 
-/// How long a client may take no byte of an answer that waits for it.
+/// The time for which a client may take no byte of an answer that waits for it.
 pub(crate) const WRITE_TIME: Duration = Duration::from_secs(30);
 
 /// Connections at a time, whoever they are from: each may hold a request that is not complete yet.
@@ -29,7 +29,7 @@ pub(crate) fn most_connections() -> usize {
     usize::try_from(CONNECTIONS.min(descriptors / 2)).unwrap_or(usize::MAX)
 }
 
-/// Accepts connections, so many at a time, on which no write may make no progress for longer than a time.
+/// Accepts connections, this many at a time, on which no write may make no progress for longer than a time.
 #[derive(Debug, Clone)]
 pub(crate) struct StallAcceptor {
     most: Duration,

@@ -38,17 +38,17 @@ pub fn trace(history: &[Recorded], traceparent: Option<&str>) -> Json {
     json!({"resourceSpans": [{"resource": resource(), "scopeSpans": [{"scope": scope(), "spans": shown}]}]})
 }
 
-/// What exports the spans.
+/// Returns the resource that exports the spans.
 pub(crate) fn resource() -> Json {
     json!({"attributes": [text("service.name", "opcell"), text("service.version", env!("CARGO_PKG_VERSION"))]})
 }
 
-/// What made them.
+/// Returns the scope that made them.
 pub(crate) fn scope() -> Json {
     json!({"name": "opcell", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// How the spans of a run are named in its trace.
+/// The names of a run's spans in its trace.
 pub(crate) struct Trace {
     run: String,
     trace: String,

@@ -38,7 +38,7 @@ const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// Runs whose IDs begin with that of a run, itself among them, that are looked through for it.
 const NAMESAKES: usize = 50;
 
-/// What one tenant may ask of the server.
+/// The limits on the requests of one tenant.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct TenantLimits {

@@ -34,13 +34,13 @@ use tokio_util::task::AbortOnDropHandle;
 /// Threads of all tenants together, for each processor: each tenant has two at least, where there are two processors.
 const THREADS: usize = 4;
 
-/// Bytes of answers that may wait to be sent to the clients of one tenant, in units of so many bytes; answers that are
+/// Bytes of answers that may wait to be sent to the clients of one tenant, in units of this many bytes; answers that are
 /// shorter than the last one do not count. A client of HTTP/2 may ask for much and take nothing of it.
 const WAITING: usize = 64 << 10;
 const UNIT: usize = 1 << 10;
 const UNCOUNTED: usize = 1 << 10;
 
-/// What has gone wrong when a task of a tenant has not ended by itself.
+/// The problem when a task of a tenant has not ended by itself.
 const GONE: &str = "the server is stopping";
 
 /// The threads of one tenant.
@@ -80,7 +80,7 @@ impl Drop for Threads {
     }
 }
 
-/// Where a tenant's work is done.
+/// Returns the runtime of a tenant's work.
 pub(crate) fn of(tenant: &Tenant) -> Handle {
     tenant.threads.get().map_or_else(Handle::current, |threads| threads.handle.clone())
 }
@@ -139,13 +139,13 @@ impl AsRef<[u8]> for Unsent {
     }
 }
 
-/// How much of answers may wait to be sent to one tenant's clients.
+/// Returns the budget of bytes that may wait to be sent to one tenant's clients.
 pub(crate) fn unsent() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(WAITING))
 }
 
-/// Whether the sender has a token for the tenant, or none is needed. Who signs for a webhook is found out later, for a
-/// bounded number of requests in a second.
+/// Returns `true` if the sender has a token for the tenant, or none is needed. Who signs for a webhook is found out
+/// later, for a bounded number of requests in a second.
 fn reaches(app: &Arc<App>, request: &Request, tenant: &str) -> bool {
     let path = request.uri().path();
     if path.starts_with("/v1/") {

@@ -1,7 +1,7 @@
 //! Runs as they were when someone looked last: the state, the spans, where models were spoken to, what was denied.
 //!
 //! Everything here follows from the events. It is kept for a while, so that whoever looks again, or looks at a run that
-//! goes on, reads only what has happened since; and few read at the same time, so that what the server holds is bounded
+//! continues, reads only what has happened since; and few read at the same time, so that what the server holds is bounded
 //! however long runs are and however many look at them.
 
 use crate::{
@@ -52,7 +52,7 @@ const EVENTS: u64 = 200_000;
 /// Bytes of an event that counts as one of them.
 const EVENT_BYTES: u64 = 2_048;
 
-/// How long a view is kept that no one asks for.
+/// The time for which an unused view is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Different denials of a run that are kept, and the newest receipts.
@@ -73,7 +73,7 @@ pub(crate) struct Said {
     pub(crate) tool: Option<Arc<str>>,
 }
 
-/// What is known of one run.
+/// The view of one run.
 pub(crate) struct View {
     run: RunId,
     state: RunFold,
@@ -108,7 +108,7 @@ impl View {
         }
     }
 
-    /// What it takes of [`EVENTS`]: events that say much count as several.
+    /// Returns what it takes of [`EVENTS`]: events that say much count as several.
     fn weight(&self) -> u64 {
         self.state.seq().max(self.so_far.event_bytes() / EVENT_BYTES)
     }
@@ -143,7 +143,7 @@ impl View {
         self.receipts.iter().copied()
     }
 
-    /// What it was denied, each once.
+    /// Returns its denials, each once.
     pub(crate) fn denials(&self) -> &[Denial] {
         &self.denials
     }
@@ -166,7 +166,7 @@ impl View {
         (shown.collect(), order.len())
     }
 
-    /// How many spans failed.
+    /// Returns the number of spans that failed.
     pub(crate) fn failures(&self) -> usize {
         self.spans.all().iter().filter(|span| span.failure.is_some()).count()
     }
@@ -218,12 +218,12 @@ impl View {
         Ok(())
     }
 
-    /// Whether the run has more spans than are kept of one.
+    /// Returns `true` if the run has more spans than are kept of one.
     pub(crate) fn is_cut(&self) -> bool {
         self.spans.is_cut()
     }
 
-    /// Reads what has happened since, at most so many events; whether that was all.
+    /// Reads what has happened since, at most this many events; whether that was all.
     async fn catch_up(&mut self, engine: &Engine, draw: Option<Draw>, most: u64) -> Result<bool, RunError> {
         if let Some(last) = &self.last {
             // The last one again: by now, a run of this name may be another one, or a damaged end may have been cut.
@@ -263,7 +263,7 @@ struct Kept {
     view: Arc<AsyncMutex<View>>,
     events: u64,
     used: Instant,
-    /// Whether someone reads the rest of the run.
+    /// `true` if a request reads the rest of the run.
     is_read: bool,
 }
 
@@ -367,7 +367,7 @@ impl Views {
         });
     }
 
-    /// What is known of a run; someone uses it.
+    /// Returns the view of a run, and marks it as used.
     fn view(&self, run: &RunId) -> Arc<AsyncMutex<View>> {
         let draw = self.draw.get().copied();
         let mut kept = self.lock();

@@ -1,4 +1,4 @@
-//! What is read of runs: once, by few at a time, and never for another tenant.
+//! Reads of runs: once, by few at a time, and never for another tenant.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 

@@ -99,6 +99,8 @@ mod catalogue_tests;
 #[cfg(all(test, feature = "providers"))]
 mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]
+mod fallover_tests;
+#[cfg(all(test, feature = "providers"))]
 mod provider_support;
 #[cfg(all(test, feature = "providers"))]
 mod provider_tests;

@@ -133,11 +133,8 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
             prompt.sections.push(Section::new(component, text));
         }
     };
-    let named = |component: Component, entries: &[Entry]| -> Vec<Entry> {
-        entries.iter().filter(|entry| selection.shows_name(component, &entry.name)).cloned().collect()
-    };
-    let listed = |component, entries: &[Entry], form: fn(PromptMode, &[Entry]) -> String| {
-        let shown = named(component, entries);
+    let listed = |component, entries: &[Entry], form: fn(PromptMode, &[&Entry]) -> String| {
+        let shown = named(selection, component, entries);
         (!shown.is_empty()).then(|| form(mode, &shown))
     };
 
@@ -156,7 +153,8 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
         parts.instructions.iter().map(|layer| layer.trim()).filter(|layer| !layer.is_empty()).collect();
 
     add(Component::Preamble, Some(forms::preamble(mode)));
-    add(Component::Tools, Some(forms::tools(mode, &named(Component::Tools, &parts.tools), &parts.unavailable_tools)));
+    let tools = named(selection, Component::Tools, &parts.tools);
+    add(Component::Tools, Some(forms::tools(mode, &tools, &parts.unavailable_tools)));
     add(Component::Skills, skills);
     add(Component::ContextFiles, (!files.is_empty()).then(|| forms::context_files(&files)));
     add(Component::Extensions, listed(Component::Extensions, &parts.extensions, forms::extensions));
@@ -175,6 +173,11 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
         prompt.notes.push("skills are not shown: the session has no `read` tool to read them with".to_owned());
     }
     prompt
+}
+
+/// The entries of a part that a selection shows.
+fn named<'a>(selection: &ComponentSelection, component: Component, entries: &'a [Entry]) -> Vec<&'a Entry> {
+    entries.iter().filter(|entry| selection.shows_name(component, &entry.name)).collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod array;
 mod deep;
+mod exact;
 mod measure;
 mod number;
 mod object;
@@ -17,6 +18,7 @@ mod text;
 mod write;
 
 pub use array::Array;
+pub use exact::{is_rounded_integer, rounded_integer, rounded_message, with_exact_integers};
 pub use measure::Measure;
 pub use number::{Number, NumberKind};
 pub use object::{Entries, Object};

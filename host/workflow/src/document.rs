@@ -15,10 +15,11 @@ use opcell_ir::{
     checks,
     compiled::Compiled,
     diagnostic::{Diagnostic, Severity, did_you_mean},
-    ir::WorkflowIr,
+    ir::{PathSegment, Projection, SourceRef, WorkflowIr},
     source::{SourceFile, SourceMap, Span},
     validate,
 };
+use serde::Deserialize as _;
 use std::{path::Path, sync::Arc};
 
 /// A language that workflows are written in.
@@ -153,6 +154,9 @@ fn compile_ir(source: &SourceFile) -> Compiled {
     let ir: WorkflowIr = match serde_json::from_str(source.text()) {
         Ok(ir) => ir,
         Err(error) => {
+            if let Some(found) = wrong_source(&document) {
+                return failed(vec![found]);
+            }
             let offset = source.offset(error.line(), error.column());
             let message =
                 error.to_string().replace("data did not match any variant of untagged enum ValueSpec", NO_VALUE);
@@ -171,6 +175,58 @@ fn compile_ir(source: &SourceFile) -> Compiled {
     let ir = diagnostics.iter().all(|found| found.severity != Severity::Error).then(|| Arc::new(ir));
     Compiled { ir, spans: SourceMap::default(), diagnostics }
 }
+
+/// The first source of an IR that cannot be read. The reader says of a value only that it has none of its forms, at the
+/// end of its step.
+fn wrong_source(document: &Document) -> Option<Diagnostic> {
+    let mut open = vec![(String::new(), &document.json)];
+    while let Some((pointer, value)) = open.pop() {
+        match value {
+            serde_json::Value::Object(entries) => {
+                if let Some(problem) = entries.get("from").and_then(|from| source_problem(from, entries)) {
+                    let help = "expected `from` (\"workflow-input\", \"workflow-original\", \"handover\", {\"step\", \"output\"}, \
+                                {\"step\", \"yield\"} or {\"artifact\"}) with `path` or `projection`";
+                    let found = Diagnostic::error("invalid-ir", problem).at(document.value_span(&pointer));
+                    return Some(found.path(pointer).help(help));
+                }
+                // A literal may hold anything.
+                let inner = entries.iter().rev().filter(|(key, _)| *key != "value");
+                open.extend(inner.map(|(key, value)| (format!("{pointer}/{}", pointer_part(key)), value)));
+            }
+            serde_json::Value::Array(items) => {
+                open.extend(items.iter().enumerate().rev().map(|(at, item)| (format!("{pointer}/{at}"), item)));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn source_problem(from: &serde_json::Value, entries: &serde_json::Map<String, serde_json::Value>) -> Option<String> {
+    if let Err(error) = SourceRef::deserialize(from) {
+        // Its sentence is about variants of a type, unless the source is a word.
+        return Some(match from.as_str() {
+            Some(word) => format!("there is no source `{}`", opcell_types::text::one_line(word, 60)),
+            None => format!("`from` names no source: {error}").replace(UNTAGGED, "it has none of the known forms"),
+        });
+    }
+    match (entries.get("path"), entries.get("projection")) {
+        (Some(_), Some(_)) => Some("a source has `path` or `projection`, and not both".to_owned()),
+        (_, Some(projection)) => {
+            let projection = Projection::deserialize(projection).err();
+            projection
+                .map(|_| "`projection` must be an object whose `type` is \"none\", \"full\" or \"tail\"".to_owned())
+        }
+        (Some(path), None) => {
+            let path = Vec::<PathSegment>::deserialize(path).err();
+            path.map(|_| "`path` must be an array of keys and indexes".to_owned())
+        }
+        (None, None) => None,
+    }
+}
+
+/// The end of serde's sentence about a value of no known form.
+const UNTAGGED: &str = "data did not match any variant of untagged enum SourceRef";
 
 /// `steps[0].invoke.args` as a JSON pointer, `/steps/0/invoke/args`.
 fn pointer(path: &str) -> String {
@@ -265,6 +321,29 @@ mod tests {
         );
         assert_eq!(codes("w.json", &ir.replace("\"outputs\"", "\"output\"")), ["unknown-key"]);
         assert_eq!(codes("w.json", &ir.replace("\"operation\"", "\"operator\"")), ["invalid-ir"]);
+    }
+
+    #[test]
+    fn a_source_that_cannot_be_read_is_named_at_its_place() {
+        let ir = |source: &str| {
+            format!(
+                r#"{{"version":"workflow-ir/v1","name":"w","steps":[{{"name":"a","type":"invoke","invoke":{{"operation":"x/y","args":{{"q":{source}}}}}}}]}}"#
+            )
+        };
+        for (source, words) in [
+            (r#"{"from":"workflow-runtime"}"#, "there is no source `workflow-runtime`"),
+            (r#"{"from":{"stpe":"a"}}"#, "`from` names no source"),
+            (r#"{"from":"workflow-input","path":["a"],"projection":"none"}"#, "and not both"),
+            (r#"{"from":"workflow-input","projection":"none"}"#, "`projection` must be an object"),
+            (r#"{"from":"workflow-input","path":"a"}"#, "an array of keys and indexes"),
+        ] {
+            let text = ir(source);
+            let compiled = compile(&SourceFile::new("w.json", text.as_str()), &NoCompanions);
+            let [found] = compiled.diagnostics.as_slice() else { panic!("{source}: {:?}", compiled.diagnostics) };
+            assert!(found.message.contains(words) && !found.message.contains("untagged"), "{}", found.message);
+            let span = found.span.unwrap();
+            assert_eq!(&text[span.start..span.end], source);
+        }
     }
 
     #[test]

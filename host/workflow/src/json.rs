@@ -2,6 +2,7 @@
 
 use opcell_ir::diagnostic::Diagnostic;
 use opcell_ir::source::{SourceFile, Span};
+use opcell_types::value::{rounded_integer, rounded_message};
 use std::collections::HashMap;
 
 /// A parsed document.
@@ -23,10 +24,15 @@ impl Document {
     /// Reads a document. Keys that occur twice are errors: JSON readers disagree on which one counts.
     ///
     /// # Errors
-    /// `json-syntax` or `duplicate-key`, with the place.
+    /// `json-syntax` or `duplicate-key`, with the place. An integer that would be rounded is an error of syntax.
     pub fn read(source: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
         let text = source.text();
         let json = serde_json::from_str(text).map_err(|error| vec![syntax_error(text, &error)])?;
+        if let Some(place) = rounded_integer(text.as_bytes()) {
+            let message = rounded_message(text.get(place.clone()).unwrap_or_default());
+            let place = Span::new(place.start, place.end);
+            return Err(vec![Diagnostic::error("json-syntax", message).at(place)]);
+        }
         let mut scan = Scan { text, at: 0, places: HashMap::new(), duplicates: Vec::new() };
         scan.document();
         if scan.duplicates.is_empty() { Ok(Self { json, places: scan.places }) } else { Err(scan.duplicates) }
@@ -217,6 +223,16 @@ mod tests {
         let span = found[0].span.unwrap();
         assert_eq!(&text[span.start..span.end], "o");
         assert_eq!(found[0].message, "not JSON: key must be a string");
+    }
+
+    #[test]
+    fn an_integer_that_would_be_rounded_is_an_error_at_its_place() {
+        let text = "{\"a\": [1, 123456789012345678901]}";
+        let found = read(text).unwrap_err();
+        let span = found[0].span.unwrap();
+        assert_eq!(&text[span.start..span.end], "123456789012345678901");
+        assert!(found[0].message.contains("as a text"), "{}", found[0].message);
+        assert!(read("[18446744073709551615, 100000000000000000000, \"123456789012345678901\"]").is_ok());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use opcell_ir::{
     source::SourceFile,
 };
 use opcell_workflow::{companions::NoCompanions, document};
+use std::fmt::Write as _;
 
 /// Parts of the smaller document.
 const PARTS: usize = 400;
@@ -52,6 +53,76 @@ fn grows_with_its_parts(name: &str, what: &str, make: impl Fn(usize) -> String) 
         let ratio = two as f64 / one as f64;
         assert!(ratio <= MARGIN, "{what}: {one} {unit} for {PARTS} parts, {two} for twice as many ({ratio:.2})");
     }
+}
+
+fn joined(parts: usize, part: impl Fn(usize) -> String) -> String {
+    (0..parts).fold(String::new(), |mut text, at| {
+        let _ = writeln!(text, "{}", part(at));
+        text
+    })
+}
+
+fn psi(steps: &str) -> String {
+    format!("{{:name \"w\" :description \"d\" :steps [{steps}]}}")
+}
+
+#[test]
+fn psi_documents_are_compiled_and_checked_in_linear_work() {
+    let step = |at: usize, more: &str| {
+        format!(r#"{{:name "step-{at}" :type :invoke :operation "known/operation-x{at}" {more}}}"#)
+    };
+    grows_with_its_parts("w.edn", "steps whose operations are misspelt", |parts| {
+        psi(&joined(parts, |at| step(at, ":args {}")))
+    });
+    grows_with_its_parts("w.edn", "references to steps that are misspelt", |parts| {
+        psi(&joined(parts, |at| step(at, &format!(r#":args {{:a {{:from {{:step "setp-{at}" :output :data}}}}}}"#))))
+    });
+    grows_with_its_parts("w.edn", "references to the first step", |parts| {
+        psi(&joined(parts, |at| step(at, r#":args {:a {:from {:step "step-0" :output :data}}}"#)))
+    });
+    grows_with_its_parts("w.edn", "routes to steps that are misspelt", |parts| {
+        psi(&joined(parts, |at| {
+            let judge = r#":judge {:type :invoke :operation "known/operation-1" :args {}}"#;
+            step(at, &format!(r#":args {{}} {judge} :on {{"A" {{:goto "setp-{at}" :max-iterations 3}}}}"#))
+        }))
+    });
+    grows_with_its_parts("w.edn", "outputs that are misspelt", |parts| {
+        let outputs = joined(parts, |at| format!(r#":output-{at} {{:source :invoke/data}}"#));
+        let args = joined(parts, |at| format!(r#":a{at} {{:from {{:step "first" :output :otput-{at}}}}}"#));
+        psi(&format!(
+            r#"{{:name "first" :type :invoke :operation "a/b" :args {{}} :outputs {{{outputs}}}}}
+               {{:name "second" :type :invoke :operation "a/b" :args {{{args}}}}}"#
+        ))
+    });
+    grows_with_its_parts("w.edn", "keys that no step has", |parts| {
+        psi(&step(0, &format!(":args {{}} {}", joined(parts, |at| format!(":operatoin-{at} 1")))))
+    });
+    grows_with_its_parts("w.edn", "steps of one name", |parts| psi(&joined(parts, |_| step(7, ":args {}"))));
+}
+
+#[test]
+fn workflow_skills_are_compiled_and_checked_in_linear_work() {
+    let skill = |inputs: &str, steps: &str| {
+        format!(
+            "---\nname: w\ndescription: d\n---\n\n```workflow\ninputs:\n{inputs}outputs: {{}}\nsteps:\n{steps}```\n"
+        )
+    };
+    let step = |at: usize, value: &str| {
+        format!(
+            "  - id: step{at}\n    type: tool\n    tool: known_tool_x{at}\n    inputs:\n      a: {{ type: string, value: {value} }}\n    outputs:\n      a: {{ type: string }}"
+        )
+    };
+    grows_with_its_parts("w.md", "inputs that are misspelt", |parts| {
+        let inputs = joined(parts, |at| format!("  input{at}: {{ type: string }}"));
+        skill(&inputs, &joined(parts, |at| step(at, &format!("$inputs.inptu{at}"))))
+    });
+    grows_with_its_parts("w.md", "steps that are misspelt", |parts| {
+        skill("  a: { type: string }\n", &joined(parts, |at| step(at, &format!("$steps.setp{at}.output.a"))))
+    });
+    grows_with_its_parts("w.md", "keys that no step has", |parts| {
+        let keys = joined(parts, |at| format!("    tpye{at}: 1"));
+        skill("  a: { type: string }\n", &format!("{}\n{keys}", step(0, "$inputs.a")))
+    });
 }
 
 #[test]

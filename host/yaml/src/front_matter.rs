@@ -132,6 +132,15 @@ pub fn read(head: &str, line: usize) -> FrontMatter {
 fn field(node: &Node, source: &str) -> Field {
     let written = || source.get(node.span.start..node.span.end).map(str::trim);
     let line = || joined(written().unwrap_or_default().lines().map(str::trim), " ");
+    // `!important` is a word here, and no tag.
+    let tag = node.tag.as_deref().filter(|tag| tag.starts_with('!') && !tag.starts_with("!!"));
+    match (&node.kind, tag) {
+        (NodeKind::Scalar(Value::String(text)), Some(tag)) => {
+            return Field::Text(format!("{tag} {}", text.trim()).trim_end().to_owned());
+        }
+        (NodeKind::Scalar(Value::Null), Some(tag)) => return Field::Text(tag.to_owned()),
+        _ => {}
+    }
     match &node.kind {
         NodeKind::Scalar(Value::Null) => Field::Null,
         NodeKind::Scalar(Value::String(text)) => Field::Text(text.trim().to_owned()),
@@ -227,7 +236,13 @@ impl Chunk<'_> {
         let lines = || self.rest.iter().map(|line| line.trim());
         let block = self.first.split_whitespace().next().filter(|word| is_block_scalar(word));
         if let Some(header) = block {
-            return Field::Text(joined(lines(), if header.starts_with('|') { "\n" } else { " " }));
+            // Text on the line of the header belongs to the text, unless it is a comment.
+            let beside = self.first.strip_prefix(header).map(str::trim).filter(|beside| !beside.starts_with('#'));
+            let separator = if header.starts_with('|') { "\n" } else { " " };
+            return Field::Text(joined(
+                beside.filter(|beside| !beside.is_empty()).into_iter().chain(lines()),
+                separator,
+            ));
         }
         let is_list = self.first.is_empty() && lines().any(|line| line.starts_with("- "));
         if is_list && lines().all(|line| line.is_empty() || line.starts_with("- ")) {
@@ -350,10 +365,16 @@ mod tests {
             "\"Said\" and \"done\"",
             "{x} y",
             "a: b # c",
+            "!important do it",
+            "!important",
         ] {
             assert_eq!(text(&format!("description: {value}\n"), "description"), value);
         }
         assert_eq!(text("description: |\n  a: b\n  c\nhint: [a] [b]\n", "description"), "a: b\nc");
+        assert_eq!(text("description: > on one line\nname: x\n", "description"), "on one line");
+        assert_eq!(text("description: >- on one line\n  and more\n", "description"), "on one line and more");
+        assert_eq!(text("description: > # a comment\n\tmore: text\n", "description"), "more: text");
+        assert_eq!(text("description: x\nid: 123456789012345678901\n", "id"), "123456789012345678901");
     }
 
     #[test]

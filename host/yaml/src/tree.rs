@@ -1,13 +1,15 @@
 //! YAML with a place for every key and value, read as the `yaml` package for JavaScript reads YAML 1.2's core schema.
 //!
-//! `yes`, `0b11`, `1_000` and dates are text; `007` is 7; integers beyond 2^53 lose precision; merge keys are ordinary
-//! keys; unknown tags are ignored, and what they stand on is text. One document per text. Building the tree does not
-//! recurse; its depth is limited, so that what walks it may.
+//! `yes`, `0b11`, `1_000` and dates are text; `007` is 7; merge keys are ordinary keys; unknown tags are ignored, and
+//! what they stand on is text. One document per text. Building the tree does not recurse; its depth is limited, so that
+//! what walks it may.
+//!
+//! Integers of 64 bits are whole, where the package rounds those beyond 2^53; a longer one is an error.
 
 mod scalar;
 
 use opcell_ir::{js, source::Span};
-use opcell_types::value::{Map, Value};
+use opcell_types::value::{Map, Value, rounded_message};
 use scalar::{ScalarKind, scalar};
 use serde_saphyr::granit_parser::{
     ErrorKind, Event, Parser, ScalarStyle, ScanError, Span as RawSpan, StructureStyle, options,
@@ -310,6 +312,9 @@ impl Builder {
             }
             Event::Scalar(content, style, anchor, tag) => {
                 let value = scalar(&content, style, tag.as_deref());
+                if scalar::is_rounded(&value, &content) {
+                    return Err(error(rounded_message(&content), span));
+                }
                 self.nodes += 1;
                 let node = Node { kind: NodeKind::Scalar(value), span, tag: tag_text() };
                 if anchor != 0 {
@@ -518,11 +523,24 @@ mod tests {
             ("a:b", "\"a:b\""),
             ("-", "[null]"),
             ("12345678901234567890", "12345678901234567890"),
+            ("0xFFFFFFFFFFFFFFFF", "18446744073709551615"),
+            ("0o777777777777777777777", "9223372036854775807"),
+            ("100000000000000000000", "100000000000000000000"),
         ] {
             assert_eq!(js::to_json(&value(text)), json, "{text}");
         }
         for (text, n) in [("-.inf", f64::NEG_INFINITY), (".inf", f64::INFINITY), ("1e400", f64::INFINITY)] {
             assert_eq!(value(text), Value::from(n), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_integer_that_would_be_rounded_is_an_error_at_its_place() {
+        for digits in ["123456789012345678901", "+123456789012345678901", "-9223372036854775809", "0x1FFFFFFFFFFFFFFFF"]
+        {
+            let error = parse(&format!("a: [1, {digits}]")).unwrap_err();
+            assert!(error.message.contains("in quotes") && error.span.start == 7, "{digits}: {error:?}");
+            assert_eq!(value(&format!("\"{digits}\"")), Value::from(digits));
         }
     }
 

@@ -108,14 +108,14 @@ impl StateMachine {
         Self::from_context(spec, context)
     }
 
-    /// A run that goes on from a context, whatever the context says; the reference's rule. See [`Self::restore`].
+    /// A run that continues from a context, whatever the context says; the reference's rule. See [`Self::restore`].
     #[must_use]
     pub fn from_context(spec: impl Into<Arc<Spec>>, context: Context) -> Self {
         let spec = spec.into();
         Self { limits: spec.limits(), spec, context }
     }
 
-    /// A run that goes on from a context that came from outside.
+    /// A run that continues from a context that came from outside.
     ///
     /// # Errors
     /// When the context cannot have come from a run of this workflow.

@@ -139,7 +139,7 @@ impl Load {
         Self { address: address.to_owned(), path: path.to_owned(), body: body.to_owned(), every: None }
     }
 
-    /// Makes it on so many connections for so long.
+    /// Makes it on this many connections for so long.
     pub async fn run(&self, connections: usize, time: Duration) -> Result<Latencies> {
         let until = Instant::now() + time;
         let tasks: Vec<_> = (0..connections).map(|_| tokio::spawn(self.clone().repeat(until, None))).collect();

@@ -23,7 +23,7 @@ const ROW: u32 = 30;
 /// Letters of a line of eleven pixels.
 const LINE: usize = 140;
 
-/// Where, within their column, the numbers of calls begin.
+/// The offset, within their column, at which the numbers of calls begin.
 const CALLS: i32 = 80;
 
 /// Letters of a name that fit into its column.

@@ -19,14 +19,14 @@ pub struct Change {
     pub after_us: f64,
     /// The second against the first.
     pub ratio: f64,
-    /// Where that ratio lies; absent where a report has too few rounds.
+    /// The interval of that ratio; absent where a report has too few rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
-    /// What that shows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// What two rows show.
+/// The verdict on two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -60,7 +60,7 @@ pub struct Comparison {
     pub rows: Vec<Change>,
     /// Rows that only one has.
     pub only_in_one: Vec<String>,
-    /// What was not equal although it should be: machine, guest, arguments, compiler, …
+    /// The conditions that were not equal although they should be: machine, guest, arguments, compiler, …
     pub different: Vec<String>,
 }
 

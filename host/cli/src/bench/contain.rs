@@ -1,4 +1,4 @@
-//! Whether isolation holds in time: how long after its deadline a guest is stopped, and what its neighbours notice.
+//! The isolation of time: the delay after its deadline with which a guest is stopped, and the effect on its neighbours.
 
 use super::{
     Guest, Machine, Options, Origin,
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is run: the name in the report, and the case of `tests/hostile/` that it is.
+/// The attacks: the name in the report, and the case of `tests/hostile/`.
 const ATTACKS: [(&str, &str); 3] =
     [("loop", "loop-in-export"), ("sleeping-host-call", "sleeping-host-call"), ("memory-bomb", "memory-bomb-touched")];
 
@@ -35,7 +35,7 @@ const EVERY: Duration = Duration::from_millis(1);
 /// Rounds in which one attack is stopped, at most.
 const ROUNDS: usize = 200;
 
-/// How long attacks are stopped after, and what they do to others.
+/// The delays after which attacks are stopped, and their effect on others.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Containment {
     /// One per attack.
@@ -44,15 +44,15 @@ pub struct Containment {
     pub neighbour: Vec<Neighbour>,
     /// Attacking plugins at once.
     pub attackers: usize,
-    /// Where this ran.
+    /// The machine.
     pub machine: Machine,
-    /// What it was made with.
+    /// The origin of the report.
     pub origin: Origin,
-    /// How far the machine can be trusted.
+    /// The trustworthiness of the machine.
     pub noise: String,
 }
 
-/// How one attack ended, over some rounds.
+/// The end of one attack, over some rounds.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Stopped {
     /// The attack.
@@ -75,17 +75,17 @@ pub struct Stopped {
 /// from when a call was due to its end, so that a stall counts for every call that was due in it.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Neighbour {
-    /// What runs beside it, or `nothing`.
+    /// The load beside it, or `nothing`.
     pub beside: String,
     /// Calls that were due, each of which was made.
     pub calls: usize,
     /// Half had ended this long after they were due.
     pub median_us: f64,
-    /// Where the median lies, in 95 of 100 cases.
+    /// The interval of the median, in 95 of 100 cases.
     pub median_interval_us: Option<(f64, f64)>,
     /// All but one in a hundred.
     pub p99_us: f64,
-    /// Where that lies.
+    /// The interval of that.
     pub p99_interval_us: Option<(f64, f64)>,
     /// The slowest.
     pub max_us: f64,
@@ -95,7 +95,7 @@ pub struct Neighbour {
     pub failures: usize,
 }
 
-/// What attacks.
+/// An attack.
 #[derive(Debug, Clone)]
 pub struct Attack {
     /// For the report.
@@ -232,7 +232,7 @@ async fn stopped(name: &str, plugin: &Plugin, guest: &Guest, deadline: Option<u6
     }
 }
 
-/// How a call is reported that nothing stopped.
+/// The report of a call that nothing stopped.
 pub const NOT_STOPPED: &str = "completed";
 
 async fn beside_nothing(honest: &Arc<Plugin>, guest: &Guest, time: Duration) -> Result<Neighbour> {

@@ -1,4 +1,4 @@
-//! What a cell's time is made of, and what else a cell costs: loading, host calls, memory, throughput.
+//! The parts of a cell's time, and its other costs: loading, host calls, memory, throughput.
 
 use super::{
     Bench, Guest, Peer,
@@ -35,7 +35,7 @@ pub struct Figures {
     pub cold_compile_ms: f64,
     /// The same with its native code in the cache.
     pub warm_load_ms: f64,
-    /// Where the engine's part of a call goes; absent where the operation cannot run without a host.
+    /// The engine's part of a call, by phase; absent where the operation cannot run without a host.
     pub phases: Option<Phases>,
     /// One call of `log` by a guest.
     pub host_call_ns: f64,
@@ -52,16 +52,16 @@ pub struct Figures {
 /// Cells that wait at once.
 #[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct WaitingCells {
-    /// How many.
+    /// The number of cells.
     pub cells: u64,
-    /// What the process has grown by since there were none.
+    /// The growth of the process since there were none.
     pub kib: u64,
 }
 
 /// Cells of one plugin on several threads.
 #[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct Threads {
-    /// How many call.
+    /// The number of threads that call.
     pub threads: usize,
     /// All together.
     pub cells_per_second: f64,
@@ -112,7 +112,7 @@ pub struct Rate {
 /// Makes a peer for these arguments.
 type Make = fn(&Arc<str>) -> Result<Peer>;
 
-/// What runs in other processes.
+/// The peers in other processes.
 const OTHERS: [(&str, Make); 4] = [
     ("process", peer::process),
     ("pipe", |arguments| peer::pipe(arguments)),

@@ -1,4 +1,4 @@
-//! What is measured: a component, one of its operations, and arguments.
+//! The guest that is measured: a component, one of its operations, and arguments.
 
 use crate::selftest::component_from_wat;
 use anyhow::Result;
@@ -21,9 +21,9 @@ pub struct Guest {
     pub operation: String,
     /// Its arguments, JSON text.
     pub arguments: String,
-    /// Whether the operation returns its arguments, as the native peers do.
+    /// `true` if the operation returns its arguments, as the native peers do.
     pub echo: bool,
-    /// What it may reach.
+    /// The grants.
     pub grants: Grants,
 }
 
@@ -66,7 +66,8 @@ impl Guest {
         }
     }
 
-    /// What receipts and denials call it: its name in the project, or its file's without the extension.
+    /// Returns the name of the plugin in receipts and denials: its name in the project, or its file's without the
+    /// extension.
     #[must_use]
     pub fn plugin_name(&self) -> String {
         let stem = std::path::Path::new(&self.name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
@@ -82,7 +83,7 @@ impl Guest {
     }
 }
 
-/// What every echo does, natively: parses an object and writes it out again.
+/// Does natively what every echo does: parses an object and writes it out again.
 ///
 /// # Errors
 /// When the text is not JSON object.

@@ -10,7 +10,7 @@ const DRAWS: usize = 2_000;
 /// Rounds below which an interval would mean nothing.
 const FEWEST: usize = 5;
 
-/// Where a figure lies, in 95 of 100 repetitions.
+/// The interval of a figure, in 95 of 100 repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// The lower end.
@@ -20,7 +20,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the figure may as well be this.
+    /// Returns `true` if the figure may as well be this.
     #[must_use]
     pub fn has(&self, value: f64) -> bool {
         self.low <= value && value <= self.high

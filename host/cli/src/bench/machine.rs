@@ -1,4 +1,4 @@
-//! Where a measurement was made.
+//! The machine on which a measurement was made.
 
 use serde::Serialize;
 
@@ -13,17 +13,17 @@ pub struct Machine {
     pub memory_mib: u64,
     /// The operating system and its version.
     pub system: String,
-    /// Whether this program was built with optimisations: figures of one that was not mean nothing.
+    /// `true` if this program was built with optimisations: figures of one that was not mean nothing.
     pub optimised: bool,
     /// The day, UTC.
     pub date: String,
-    /// How the processor chooses its frequency; absent where the system does not say, as in most virtual machines.
+    /// The governor of the processor's frequency; absent where the system does not say, as in most virtual machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// The cores that this process may use, such as `0-3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<String>,
-    /// Whether this is a virtual machine, as far as the processor says.
+    /// `true` if this is a virtual machine, as far as the processor says.
     pub is_virtual: bool,
     /// The control group's share of processors, `cpu.max`, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]

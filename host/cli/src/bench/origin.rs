@@ -1,4 +1,4 @@
-//! What a report was made with: program, engine, compiler, guest and command.
+//! The origin of a report: program, engine, compiler, guest and command.
 
 use serde::Serialize;
 use std::process::Command;

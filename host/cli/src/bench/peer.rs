@@ -1,4 +1,4 @@
-//! What a cell is measured beside: everything else that could run the same operation.
+//! The peers of a cell: everything else that could run the same operation.
 
 use super::guest::native_echo;
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -25,14 +25,14 @@ pub const NATIVE_ECHO: &str = "native-echo";
 pub struct Peer {
     /// As the report calls it.
     pub name: String,
-    /// What one call of it is.
+    /// The description of one call of it.
     pub about: String,
-    /// What its set-up holds, if that is known.
+    /// The isolation that its set-up provides, if that is known.
     pub isolates: Option<Vec<Isolates>>,
     turn: Box<dyn Turn>,
 }
 
-/// What can hold between a call and everything else. A boundary that holds less is faster.
+/// A barrier between a call and everything else. A boundary that holds less is faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolates {
@@ -131,7 +131,7 @@ impl Peer {
         Self::of(name, about, Box::new(Blocking(call)))
     }
 
-    /// A peer that another program is and times: asked for so many calls, it gives as many durations in nanoseconds.
+    /// A peer that another program is and times: asked for this many calls, it gives as many durations in nanoseconds.
     pub fn elsewhere(name: &str, about: &str, turn: impl FnMut(usize) -> Result<Vec<u64>> + Send + 'static) -> Self {
         Self::of(name, about, Box::new(Elsewhere(turn)))
     }
@@ -241,7 +241,7 @@ pub(super) fn bubblewrap(arguments: &Arc<str>) -> Result<Peer> {
         .context("no working `bwrap` on the path, or no namespaces for users")
 }
 
-/// What a host does that runs each tool as a script.
+/// Returns the peer of a host that runs each tool as a script.
 pub(super) fn python(arguments: &Arc<str>) -> Result<Peer> {
     const ECHO: &str = "import json, sys
 sys.stdout.write(json.dumps(json.loads(sys.stdin.read()), separators=(',', ':'), ensure_ascii=False))";
@@ -254,7 +254,7 @@ sys.stdout.write(json.dumps(json.loads(sys.stdin.read()), separators=(',', ':'),
     spawned("python", about, command, arguments).map(|peer| peer.isolating(&[Isolates::State, Isolates::Host]))
 }
 
-/// What a process gives for its standard input, to its end.
+/// Reads the output of a process for its standard input, to its end.
 fn answered(child: &mut Child, arguments: &str) -> Result<()> {
     let (mut input, mut output) = (child.stdin.take().context("no pipe")?, child.stdout.take().context("no pipe")?);
     let mut answer = String::new();
@@ -367,15 +367,15 @@ pub(super) fn command(name: &str, command: &str, arguments: &str) -> Result<Peer
     Ok(Peer::blocking(name, &about, move || lines.ask(&line).map(drop)))
 }
 
-/// What a program that times its own calls says of itself.
+/// The description that a program which times its own calls gives of itself.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Library {
-    /// What one call of it is.
+    /// The description of one call of it.
     about: String,
-    /// What its set-up holds; nothing is known where it does not say so.
+    /// The isolation that its set-up provides; unknown where it does not say so.
     isolates: Option<Vec<Isolates>>,
-    /// What the operation returned for the arguments.
+    /// The result of the operation for the arguments.
     answer: String,
 }
 

@@ -13,7 +13,7 @@ use plotters::{
 };
 
 const SIZE: (u32, u32) = (760, 420);
-/// What is no plot needs less.
+/// The least height; texts beside a plot need no less.
 const BARS_HEIGHT: u32 = 200;
 const CELL: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 /// Told apart on paper and by most people who see few colours; a cell is always the first one.

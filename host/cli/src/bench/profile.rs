@@ -1,4 +1,4 @@
-//! Where the time of a cell goes: by phase, as far as it can be measured from outside, and by function, as `perf` of
+//! The profile of a cell's time: by phase, as far as it can be measured from outside, and by function, as `perf` of
 //! Linux samples it.
 
 use super::{
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long cells run for `perf`.
+/// The time for which cells run for `perf`.
 const SAMPLED: Duration = Duration::from_secs(3);
 
 /// Samples a second. Not a round number: nothing that happens on a clock may fall in step with it.
@@ -33,12 +33,12 @@ const FUNCTIONS: usize = 40;
 const BATCHES: usize = 40;
 const BATCH: u32 = 500;
 
-/// Where the time of a cell goes.
+/// The profile of a cell's time.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Profile {
     /// Parts of the median of the row `cell`, in the order in which they happen; the last one is what the others leave.
     pub parts: Vec<Part>,
-    /// What was running while one thread called cell after cell; absent without `perf`.
+    /// The functions that ran while one thread called cell after cell; absent without `perf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
 }
@@ -46,18 +46,18 @@ pub struct Profile {
 /// A part of a cell's median.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Part {
-    /// What happens in it.
+    /// The name of the phase.
     pub name: &'static str,
     /// Whose it is: `engine` or `opcell`.
     pub of: &'static str,
-    /// How long it takes, in microseconds.
+    /// The duration in microseconds.
     pub us: f64,
 }
 
-/// What `perf` saw.
+/// The samples of `perf`.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Sampled {
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: u64,
     /// Whose code was running, from the most.
     pub owners: Vec<Share>,
@@ -115,7 +115,7 @@ async fn parts(bench: &Bench, cell_us: f64, phases: Option<&Phases>) -> Result<V
     Ok(parts)
 }
 
-/// What one check of a text takes, as a cell does it.
+/// Returns the time of one check of a text, as a cell does it.
 fn timed(fits: impl Fn() -> bool) -> f64 {
     let batch = || {
         let started = Instant::now();
@@ -174,7 +174,7 @@ async fn sampled(bench: &Bench) -> Result<Sampled> {
     counted(&data)
 }
 
-/// What was running in each sample.
+/// Counts the functions that ran in the samples.
 fn counted(data: &Path) -> Result<Sampled> {
     let mut script = Command::new("perf")
         .args(["script", "--fields", "ip,sym,dso", "--input"])

@@ -17,16 +17,16 @@ const CALLS: usize = 5_000;
 pub struct Row {
     /// The peer.
     pub name: String,
-    /// What one call of it is.
+    /// The description of one call of it.
     pub about: String,
-    /// What its set-up holds between a call and everything else; absent where that is not known.
+    /// The isolation that its set-up provides between a call and everything else; absent where that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolates: Option<Vec<Isolates>>,
-    /// How many were measured.
+    /// The number of measured calls.
     pub calls: usize,
     /// Half of the calls took at most this long.
     pub median_us: f64,
-    /// Where the median lies, by the bootstrap over rounds.
+    /// The interval of the median, by the bootstrap over rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_interval_us: Option<Interval>,
     /// A quarter.
@@ -41,7 +41,7 @@ pub struct Row {
     pub quantiles: Vec<Quantile>,
     /// The median against that of a cell.
     pub times_a_cell: f64,
-    /// Where that ratio lies, by the bootstrap over pairs of rounds.
+    /// The interval of that ratio, by the bootstrap over pairs of rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times_a_cell_interval: Option<Interval>,
     /// The distance between the quartiles of the medians of single rounds, as a part of the median: half of the rounds
@@ -86,12 +86,12 @@ pub struct Quantile {
 /// Where a distribution is kept: closer together at its slow end.
 const SHARES: [f64; 16] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// What one peer took.
+/// The samples of one peer.
 #[derive(Debug, Default)]
 pub struct Samples {
     /// In the order in which they were made.
     nanos: Vec<u64>,
-    /// How many of them each round has, and their median.
+    /// The number of samples of each round, and their median.
     rounds: Vec<(usize, u64)>,
     calls: usize,
 }

@@ -1,4 +1,4 @@
-//! How the cost grows with what is handed over: the same echo for arguments from fifty bytes to a megabyte.
+//! The growth of the cost with the size of arguments: the same echo for arguments from fifty bytes to a megabyte.
 
 use super::{
     Bench, Guest, TURN,
@@ -35,12 +35,12 @@ pub struct SizeRow {
     pub name: String,
     /// Half of the calls took at most this long.
     pub median_us: f64,
-    /// Where that lies.
+    /// The interval of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_interval_us: Option<Interval>,
     /// The median against that of a cell.
     pub times_a_cell: f64,
-    /// How many were measured.
+    /// The number of measured calls.
     pub calls: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a case file says.
+//! The content of a case file.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -22,10 +22,10 @@ pub struct Case {
     /// Its arguments.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// Where in a run the call is.
+    /// The place of the call in a run.
     #[serde(default)]
     pub context: CaseContext,
-    /// What it reads through `wasi:config/store`.
+    /// The settings that it reads through `wasi:config/store`.
     #[serde(default)]
     pub config: BTreeMap<String, String>,
     /// Doubles of the host's tools; the first that fits answers.
@@ -37,7 +37,7 @@ pub struct Case {
     /// File roots by name.
     #[serde(default)]
     pub files: BTreeMap<String, Tree>,
-    /// What the call must give.
+    /// The expected result of the call.
     pub expect: Expect,
 }
 
@@ -63,11 +63,11 @@ pub struct ToolDouble {
     pub like: Option<Value>,
     /// Answers only arguments that this JSON Schema accepts.
     pub matching: Option<Value>,
-    /// What the call gives.
+    /// The result of the call.
     pub returns: Option<Value>,
-    /// How it fails.
+    /// The failure of the call.
     pub fails: Option<FailureDouble>,
-    /// Whether the operator has not granted the tool.
+    /// `true` if the operator has not granted the tool.
     #[serde(default)]
     pub denied: bool,
     /// Milliseconds before the answer.
@@ -89,7 +89,7 @@ pub struct FailureDouble {
 pub struct SkillDouble {
     pub description: String,
     pub body: String,
-    /// Whether the operator has not granted the skill.
+    /// `true` if the operator has not granted the skill.
     pub denied: bool,
     /// Files of the skill: path to text.
     pub resources: BTreeMap<String, String>,
@@ -99,16 +99,16 @@ pub struct SkillDouble {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Tree {
-    /// Whether the plugin may write.
+    /// `true` if the plugin may write.
     pub writable: bool,
-    /// What is there: path to text.
+    /// The files that are there: path to text.
     pub tree: BTreeMap<String, String>,
-    /// What must be different afterwards: path to text, `null` where there must be nothing any more.
+    /// The files that must be different afterwards: path to text, `null` where there must be nothing any more.
     pub after: BTreeMap<String, Option<String>>,
 }
 
-/// What a call must give. What is not named is not looked at, except that a call must not fail unless `failure` says
-/// so.
+/// The expected result of a call. What is not named is not looked at, except that a call must not fail unless `failure`
+/// says so.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Expect {
@@ -122,7 +122,7 @@ pub struct Expect {
     pub outcome: Option<String>,
     /// Why the judge chose it.
     pub rationale: Option<String>,
-    /// How the call fails.
+    /// The failure of the call.
     pub failure: Option<ExpectedFailure>,
     /// Capabilities that are denied, such as `tool http.fetch`, in this order.
     pub denials: Option<Vec<String>>,
@@ -135,7 +135,7 @@ pub struct Expect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ExpectedFailure {
-    /// What the plugin gives as its reason, or the name of what the cell ran into, such as `trap`.
+    /// The reason that the plugin gives, or the name of what the cell ran into, such as `trap`.
     pub reason: Option<String>,
     /// A text that the message contains.
     pub message: Option<String>,
@@ -168,7 +168,7 @@ pub enum CaseError {
     Wrong {
         /// The file.
         path: PathBuf,
-        /// What was expected.
+        /// The expectation.
         message: String,
     },
 }
@@ -180,7 +180,7 @@ pub struct CaseFile {
     pub name: String,
     /// The file.
     pub path: PathBuf,
-    /// What the file says.
+    /// The case in the file.
     pub case: Case,
 }
 

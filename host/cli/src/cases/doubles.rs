@@ -131,8 +131,8 @@ impl HostServices for Doubles {
     }
 }
 
-/// Whether a value fits a pattern: members that the pattern names must fit, lists fit element by element, and `*` in a
-/// text of the pattern matches any characters.
+/// Returns `true` if a value fits a pattern: members that the pattern names must fit, lists fit element by element, and
+/// `*` in a text of the pattern matches any characters.
 fn is_like(pattern: &Value, value: &Value) -> bool {
     let mut pending = vec![(pattern, value)];
     while let Some((pattern, value)) = pending.pop() {
@@ -154,7 +154,7 @@ fn is_like(pattern: &Value, value: &Value) -> bool {
     true
 }
 
-/// Whether a text fits a pattern in which `*` matches any characters.
+/// Returns `true` if a text fits a pattern in which `*` matches any characters.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

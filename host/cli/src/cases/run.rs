@@ -24,19 +24,19 @@ use std::{
 /// Files of a root that are compared after a case; more are not looked at.
 const MOST_FILES: usize = 10_000;
 
-/// How a case came out.
+/// The outcome of a case.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What differs, a sentence each; empty when the case passed.
+    /// The differences, a sentence each; empty when the case passed.
     pub differences: Vec<String>,
-    /// What the cell used, if one ran.
+    /// The receipt of the cell, if one ran.
     pub receipt: Option<Receipt>,
-    /// What the call gave.
+    /// The result of the call.
     pub got: Got,
 }
 
-/// What a call gave, in the words of `expect` and `files`.
+/// The result of a call, in the words of `expect` and `files`.
 #[derive(Debug, Default, Clone)]
 #[non_exhaustive]
 pub struct Got {
@@ -48,7 +48,7 @@ pub struct Got {
     pub denials: Vec<String>,
     /// Messages of the log.
     pub log: Vec<String>,
-    /// What is different in each root: path to text, nothing where a file is gone.
+    /// The changes in each root: path to text, nothing where a file is gone.
     pub after: BTreeMap<String, BTreeMap<String, Option<String>>>,
 }
 
@@ -106,7 +106,7 @@ impl Runner {
     }
 }
 
-/// What the plugin asks for is granted, so that a call without a double is seen; what the case denies is not.
+/// Grants what the plugin requests, so that a call without a double is seen; what the case denies is not granted.
 fn grants(case: &Case, manifest: &Manifest, scratch: &Path) -> anyhow::Result<Grants> {
     let mut grants = Grants::default();
     let denied_tool = |name: &str| case.tools.iter().any(|double| double.denied && double.name == name);
@@ -159,7 +159,7 @@ async fn call(plugin: &Plugin, case: &Case, doubles: Arc<Doubles>) -> Called {
     (done.result.map(members), done.receipt)
 }
 
-/// What a plugin gives as its reason, or the name of what the cell ran into.
+/// Returns the reason that a plugin gives, or the name of what the cell ran into.
 fn reason(error: &CellError) -> String {
     match error {
         CellError::PluginFailure(failure) => failure.reason.to_string(),
@@ -294,7 +294,7 @@ fn compare_receipt(case: &Case, receipt: &Receipt, got: &Got, differences: &mut 
     }
 }
 
-/// What is different in a root: its files compared with those that the case made.
+/// Returns the changes in a root: its files compared with those that the case made.
 fn changed(tree: &Tree, folder: &Path) -> anyhow::Result<BTreeMap<String, Option<String>>> {
     let mut found = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];

@@ -222,7 +222,7 @@ fn pin(cores: &str) -> Result<(), Failure> {
     Err(Diagnostic::error("cannot-pin", message).help("install util-linux, or measure without `--pin`").into())
 }
 
-/// What the command line names; without a name, the project's echo if it is built.
+/// Returns the guest that the command line names; without a name, the project's echo if it is built.
 fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest, Failure> {
     let config = if global.has_project()? { Some(global.config()?) } else { None };
     let of_project = |name: &str| config.as_ref().and_then(|config: &Config| config.plugins.get(name));

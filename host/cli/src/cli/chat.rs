@@ -244,7 +244,7 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
     Ok(None)
 }
 
-/// Whether a state waits for what is said, rather than for an event only.
+/// Returns `true` if a state waits for what is said, rather than for an event only.
 fn listens(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(|question| match question {
         Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,

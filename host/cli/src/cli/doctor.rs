@@ -28,9 +28,9 @@ enum State {
 struct Check {
     name: &'static str,
     state: State,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do, where something is missing.
+    /// The remedy, where something is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -144,7 +144,7 @@ fn seccomp() -> Check {
     }
 }
 
-/// Whether cells get their memory from pools, or one by one.
+/// Checks whether cells get their memory from pools, or one by one.
 fn sandbox() -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
     let made = CompileMode::find().and_then(|mode| Sandbox::new(SandboxConfig::new(mode)));
@@ -261,7 +261,7 @@ fn project(global: &Global) -> Check {
     }
 }
 
-/// What `opcell plugin build` needs, by language. Running plugins takes none of it.
+/// Checks the needs of `opcell plugin build`, by language. Running plugins takes none of it.
 fn toolchains() -> Vec<Check> {
     let languages = [
         (

@@ -134,7 +134,7 @@ fn exit(outcome: &RunOutcome) -> Exit {
     }
 }
 
-/// What is left to say when everything that was said has been shown.
+/// Prints the rest when every message has been shown.
 pub fn show_without_result(outcome: &RunOutcome, kept: bool, terminal: &Terminal) -> Result<Exit, Failure> {
     if outcome.status == Status::Completed && !terminal.json {
         let step = outcome.step.as_deref().unwrap_or_default();
@@ -223,7 +223,7 @@ fn missing_inputs(details: &Value) -> Option<String> {
     (!options.is_empty()).then(|| options.join(" "))
 }
 
-/// What a run waited for that is not kept anywhere: nothing can be sent to it any more.
+/// Returns the question of a run that is not kept anywhere: nothing can be sent to it any more.
 fn ask_again(question: &Question) -> String {
     match question {
         Question::Signal { name, step, question, .. } if name.as_ref() == MESSAGE_SIGNAL => format!(
@@ -264,7 +264,7 @@ pub fn approve_command(run: &str, question: &Question, all: &[Question]) -> Stri
     format!("opcell runs approve {run} {name}{which}")
 }
 
-/// What a run waits for, and the command that gives it that.
+/// Returns the question of a run, and the command that answers it.
 pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
     let asked = question;
     match question {

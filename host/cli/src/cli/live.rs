@@ -23,7 +23,7 @@ pub fn rejected(failure: Failure) -> Rejected {
     }
 }
 
-/// How the project of a command is read again. Consent is looked up, and asked of no one.
+/// Returns a function that reads the project of a command again. Consent is looked up, and asked of no one.
 pub fn project(global: &Global) -> impl Fn() -> Result<Config, Failure> + Send + Sync + 'static {
     let global = global.clone();
     move || global.unasked()

@@ -1,4 +1,4 @@
-//! What commands need and may not find: a project, its lock, a place for keys.
+//! The things that commands need and may not find: a project, its lock, a place for keys.
 
 use super::Failure;
 use opcell::{
@@ -8,7 +8,7 @@ use opcell::{
 use opcell_ir::Diagnostic;
 use opcell_registry::signature::Keys;
 
-/// What a list says when it is empty because there is no project.
+/// The text of a list that is empty because there is no project.
 pub const NO_PROJECT: &str = "there is no opcell.toml in this directory or above; `opcell init` makes one";
 
 /// The finding of a command that needs a project file.

@@ -1,4 +1,4 @@
-//! What a long command is doing right now: one line that moves on a terminal, a line each elsewhere.
+//! The progress of a long command: one line that moves on a terminal, a line each elsewhere.
 
 use super::Terminal;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -26,7 +26,7 @@ impl Passing {
         Self { bar, terminal: *terminal }
     }
 
-    /// What it is doing from now on.
+    /// Shows the present activity.
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(printable(text).into_owned()),

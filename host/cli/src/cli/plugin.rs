@@ -229,14 +229,14 @@ fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejecte
     })
 }
 
-/// Whether the lock holds other bytes, so that no cell runs these.
+/// Returns `true` if the lock holds other bytes, so that no cell runs these.
 fn is_changed(config: &Config, plugin: &PluginConfig, component: &Component) -> bool {
     let locked =
         config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)).and_then(|locked| locked.digest.as_ref());
     !plugin.dev && locked.is_some_and(|digest| *digest != Digest::of_hash(blake3::hash(&component.bytes)))
 }
 
-/// What this version of a plugin asks for, and what the project grants it.
+/// Returns the policy of this version of a plugin: its requests, and the project's grants.
 fn policy(plugin: &PluginConfig, component: &Component) -> Policy {
     let requests = component.surface.manifest.requests();
     Policy::new(plugin.name.as_str().into(), requests, plugin.grants.capabilities.clone())

@@ -1,4 +1,4 @@
-//! What a person sees of steps while they run, and of cells when they have ended.
+//! The progress of steps that a person sees while they run, and of cells when they have ended.
 
 use super::{
     Terminal, receipts,
@@ -31,20 +31,20 @@ pub struct StepProgress {
     steps: HashMap<FrameId, Entered>,
     /// Elements that are being executed, with their steps.
     elements: HashMap<FrameId, FrameId>,
-    /// Where the open frames are; the run's own workflow where a frame is not listed.
+    /// The places of the open frames; the run's own workflow where a frame is not listed.
     places: HashMap<FrameId, Place>,
     main: Place,
     /// Pinned workflows with the names of their steps, by name.
     pinned: HashMap<Arc<str>, (Arc<Program>, Names)>,
     /// Delegated workflows that are running and have a terminal contract, with how deep they are.
     bound: HashMap<InstanceId, (Arc<Program>, usize)>,
-    /// Whether the last thing shown is text that its line may go on with.
+    /// `true` if the last thing shown is text that its line may continue with.
     mid_line: bool,
     /// Of every cell and every call of a tool, in the order in which they ended.
     pub receipts: Vec<Receipt>,
 }
 
-/// How deep a frame is among delegated workflows, and the names of the steps around it.
+/// The depth of a frame among delegated workflows, and the names of the steps around it.
 #[derive(Clone)]
 struct Place {
     depth: usize,

@@ -1,4 +1,4 @@
-//! What calls used and were refused, as a person reads it: a line per call, or per operation when there were many.
+//! The usage and the refusals of calls, as a person reads them: a line per call, or per operation when there were many.
 
 use super::units::{Align, bytes, columns, counted, duration};
 use opcell::{remedy, report::printable};
@@ -54,7 +54,7 @@ fn single(row: Vec<String>, receipt: &Value, all: bool) -> Vec<String> {
     lines.iter().map(|line| printable(line).into_owned()).collect()
 }
 
-/// What ran, how long, its peak memory, what it asked of the host, and what went wrong.
+/// Returns the columns of a cell: operation, duration, peak memory, host calls, and what went wrong.
 fn cell_row(receipt: &Value) -> Vec<String> {
     let mut files = Vec::new();
     if let Some(moved) = receipt.get("file-bytes") {
@@ -74,7 +74,7 @@ fn cell_row(receipt: &Value) -> Vec<String> {
     ]
 }
 
-/// What was called, how long, what went in and came out, whose it is, and how it ended.
+/// Returns the columns of a call: tool, duration, sizes of arguments and result, provider, and status.
 fn call_row(receipt: &Value) -> Vec<String> {
     let size = |key: &str| bytes(count(receipt.get(key)));
     let (status, error) = (text(receipt, "status"), text(receipt, "error"));

@@ -315,7 +315,7 @@ fn required(node: &Value) -> Vec<&str> {
     node.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What a key takes, in words.
+/// Returns the values that a key takes, in words.
 fn kind(schema: &Value, node: &Value) -> String {
     if node.get("$ref").and_then(Value::as_str) == Some("#/$defs/quantity") {
         return "number, or text with a unit".to_owned();
@@ -412,7 +412,7 @@ fn every_command_and_option_says_what_it_does() {
     assert_eq!(silent, Vec::<String>::new());
 }
 
-/// What the book types, in its blocks and between its lines: each command exists, and has the options that it is given.
+/// The commands in the book's blocks and between its lines exist, and have the options that they are given.
 #[test]
 fn every_command_that_the_book_names_exists_with_its_options() {
     let mut root = Cli::command();

@@ -143,7 +143,7 @@ impl StoreArgs {
     }
 }
 
-/// Who sent it.
+/// The sender.
 #[derive(Debug, Default, Args)]
 struct Sender {
     /// Name to record as the sender. Defaults to the current user.

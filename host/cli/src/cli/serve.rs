@@ -193,7 +193,7 @@ async fn tenant(
     Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
-/// Where a project keeps its runs and the stores of its plugins, so that one place under two names is seen as one.
+/// Returns the places of a project's runs and the stores of its plugins, so that one place under two names is seen as one.
 fn places_of(config: &Config) -> Vec<String> {
     let Some(journal) = &config.journal else { return Vec::new() };
     match journal.place.file() {
@@ -331,7 +331,7 @@ async fn warn_of_secrets(triggers: &[Trigger]) {
     }
 }
 
-/// Whether every workflow that a trigger starts is there: found out now, and not at night.
+/// Checks whether every workflow that a trigger starts is there: found out now, and not at night.
 fn check_triggers(triggers: &[Trigger], host: &Host) -> Result<(), Failure> {
     for trigger in triggers {
         let TriggerAction::Start { workflow } = &trigger.action else { continue };

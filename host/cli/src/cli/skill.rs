@@ -1,4 +1,4 @@
-//! What `opcell run` does beyond other documents for WorkflowSkill: inputs by their declared types, and the run log.
+//! The additions of `opcell run` for WorkflowSkill: inputs by their declared types, and the run log.
 
 use super::{Failure, Global, Terminal, input};
 use opcell::{
@@ -23,7 +23,7 @@ use opcell_workflow::workflowskill::run_log::{Projection, RunLog};
 use opcell_workflow::{document::Language, workflowskill};
 use std::{path::Path, sync::Arc};
 
-/// What a run is given: `--input` pairs by the types that the workflow declares, and over them `--json-input`.
+/// Returns the input of a run: `--input` pairs by the types that the workflow declares, and over them `--json-input`.
 pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> Result<Value, Rejected> {
     let pairs: Option<Vec<(&str, &str)>> = parts.iter().map(|part| input::written_pair(part)).collect();
     let given = match pairs {
@@ -89,7 +89,7 @@ fn takes_data(workflow: &Workflow) -> bool {
     entry.is_some_and(|entry| matches!(entry.form, Form::Delegate { .. }))
 }
 
-/// What is declared a text is one, also where it looks like JSON.
+/// Makes values that are declared as texts texts, also where they look like JSON.
 fn texts(workflow: &Workflow, pairs: &[(&str, &str)], given: Value) -> Value {
     let is_text = |key: &str| workflow.ir().inputs.get(key).is_some_and(|declared| declared.kind == "string");
     let texts: Vec<_> = pairs.iter().filter(|(key, _)| is_text(key)).collect();
@@ -156,13 +156,13 @@ impl LogWriter {
         Ok(())
     }
 
-    /// What every step did, of runs that were given up too.
+    /// Returns the records of every step, of runs that were given up too.
     pub fn records(&self) -> Result<Option<serde_json::Value>, Failure> {
         let records = self.projection.as_ref().map(|projection| serde_json::to_value(projection.records()));
         Ok(records.transpose().map_err(anyhow::Error::from)?)
     }
 
-    /// Whether the log is written instead of the result.
+    /// Returns `true` if the log is written instead of the result.
     pub fn replaces_result(&self) -> bool {
         self.instead
     }

@@ -32,14 +32,14 @@ impl StopArgs {
 #[derive(Clone)]
 pub struct Stop {
     asked: CancellationToken,
-    /// Whether nothing is under way: the command waits for a line of input.
+    /// `true` if nothing is in flight: the command waits for a line of input.
     idle: Arc<AtomicBool>,
     grace: Duration,
-    /// Whether runs outlive this process: then they are given back to their journal, else they are cancelled.
+    /// `true` if runs outlive this process: then they are given back to their journal, else they are cancelled.
     keeps_runs: bool,
 }
 
-/// What a shell says of a process that a signal ended: 128 and the signal's number.
+/// The exit code of a process that a signal ended, as a shell has it: 128 and the signal's number.
 const INTERRUPTED: i32 = 130;
 const TERMINATED: i32 = 143;
 
@@ -80,7 +80,7 @@ impl Stop {
         self.asked.clone()
     }
 
-    /// Whether someone has asked.
+    /// Returns `true` if a stop has been requested.
     pub fn is_asked(&self) -> bool {
         self.asked.is_cancelled()
     }
@@ -107,7 +107,7 @@ impl Stop {
         ending.abort_handle()
     }
 
-    /// What to say of a run that was stopped and can be resumed.
+    /// Returns the message about a run that was stopped and can be resumed.
     pub fn resumable(&self, outcome: &RunOutcome) -> Option<String> {
         let stopped = self.is_asked() && self.keeps_runs && !outcome.status.has_ended();
         stopped.then(|| format!("stopped; to continue: opcell runs resume {}", outcome.run))

@@ -24,7 +24,7 @@ impl RunText for TextSender {
 /// The end that shows it.
 pub struct Text {
     pieces: mpsc::UnboundedReceiver<Piece>,
-    /// What came and is not shown yet; of concurrent rounds, only the oldest is shown until it ends.
+    /// The text that came and is not shown yet; of concurrent rounds, only the oldest is shown until it ends.
     waiting: BTreeMap<EffectId, String>,
     /// The rounds in flight.
     open: Vec<EffectId>,

@@ -1,4 +1,4 @@
-//! Where output goes and how it looks.
+//! The output of commands, and its form.
 
 use super::Global;
 use clap::ValueEnum;
@@ -76,15 +76,15 @@ fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) ->
 /// Results go to stdout, everything else to stderr.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
-    /// Whether results and diagnostics are JSON on stdout.
+    /// `true` if results and diagnostics are JSON on stdout.
     pub json: bool,
-    /// Whether progress is suppressed.
+    /// `true` if progress is suppressed.
     pub quiet: bool,
-    /// Whether calls are printed one by one, even if there are many.
+    /// `true` if calls are printed one by one, even if there are many.
     pub verbose: bool,
-    /// Whether stderr shows colours.
+    /// `true` if stderr shows colours.
     pub color: bool,
-    /// Whether stdout shows colours.
+    /// `true` if stdout shows colours.
     pub color_out: bool,
     /// Format of the lines on stderr.
     pub log: LogFormat,
@@ -205,7 +205,7 @@ impl Terminal {
         }
     }
 
-    /// What is worth knowing about a document, with its lines.
+    /// Prints the findings about a document, with its lines.
     pub fn findings(&self, source: &SourceFile, findings: &[Diagnostic]) {
         if !self.quiet {
             // Clean already, and in color.
@@ -222,7 +222,7 @@ impl Terminal {
         }
     }
 
-    /// What is wrong and does not stop the command.
+    /// Prints findings that do not stop the command.
     pub fn warning(&self, findings: &Rejected) {
         let mut findings = findings.clone();
         for finding in &mut findings.diagnostics {

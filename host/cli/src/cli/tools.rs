@@ -74,7 +74,11 @@ pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> 
         terminal.note("no MCP servers: `[mcp.NAME]` of the project file names one");
     }
     for server in &servers {
-        let state = if server.problem.is_some() { "does not start" } else { "starts" };
+        let state = match (&server.problem, server.has_started) {
+            (None, _) => "starts",
+            (Some(_), true) => "starts, and lists no tools",
+            (Some(_), false) => "does not start",
+        };
         terminal
             .line(&printable(&one_line(&format!("{}  {state}: {}", server.name, server.command.join(" ")), 200)))?;
         if let Some(problem) = &server.problem {

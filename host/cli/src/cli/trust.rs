@@ -32,7 +32,7 @@ pub struct TrustArgs {
 /// Requests that a person is asked about at once.
 const READABLE: usize = 40;
 
-/// What a project asks for, and what its user said to that.
+/// The requests of a project, and its user's answers.
 pub(super) struct Asked {
     project: PathBuf,
     requests: Requests,

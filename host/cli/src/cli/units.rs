@@ -28,8 +28,8 @@ pub fn milliseconds(ms: f64) -> String {
     duration((ms.max(0.0) * 1_000.0) as u64)
 }
 
-/// How long ago something happened, in the largest unit that fits: `now`, `12 s ago`, `3 min ago`, `5 h ago`, `2 days
-/// ago`.
+/// Returns the time since something happened, in the largest unit that fits: `now`, `12 s ago`, `3 min ago`, `5 h ago`,
+/// `2 days ago`.
 pub fn ago(us: i64) -> String {
     let seconds = us.max(0) / 1_000_000;
     match seconds {
@@ -56,7 +56,7 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// How the cells of a column stand in it.
+/// The alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     Left,

@@ -1,4 +1,4 @@
-//! What the layout library draws on: plain SVG that every viewer shows alike.
+//! The canvas that the layout library draws on: plain SVG that every viewer shows alike.
 
 use super::svg::FONT;
 use layout::core::{
@@ -15,10 +15,10 @@ const MARGIN: f64 = 10.0;
 /// About how wide a letter is, as a part of its height.
 const LETTER: f64 = 0.6;
 
-/// What an edge says of itself that leads back to the step that it comes from: the library has no curve for it.
+/// The mark of an edge that leads back to the step that it comes from: the library has no curve for it.
 pub(super) const LOOP: &str = "loop";
 
-/// How far apart a loop leaves its step and comes back, and how wide it bulges on its way.
+/// The distance between the two ends of a loop at its step, and the width of its bulge.
 const LOOP_GAP: f64 = 16.0;
 const LOOP_BULGE: f64 = 36.0;
 

@@ -8,7 +8,8 @@ use opcell_engine::{
 use opcell_ir::names::Outcome;
 use std::{collections::HashMap, sync::Arc};
 
-/// How often a run entered each step and went each way. Workflows that it delegated to are runs of their own pictures.
+/// The number of times a run entered each step and took each route. Workflows that it delegated to are runs of their
+/// own pictures.
 #[derive(Debug, Clone, Default)]
 pub struct Path {
     visits: HashMap<usize, u32>,
@@ -16,12 +17,12 @@ pub struct Path {
     /// The step that ended the run with a failure.
     pub(super) failed: Option<usize>,
     /// Lines of steps that belong to the run's own workflow (the main one, and those of its groups), each with the
-    /// steps after which it goes on without a decision.
+    /// steps after which it continues without a decision.
     lines: HashMap<FrameId, Vec<usize>>,
     main: Option<FrameId>,
-    /// Which step a frame is an entry into, and on which line.
+    /// The step that a frame is an entry into, and its line.
     entries: HashMap<FrameId, (usize, FrameId)>,
-    /// Which step opened a group.
+    /// The step that opened a group.
     groups: HashMap<FrameId, FrameId>,
     names: HashMap<Arc<str>, usize>,
 }
@@ -35,16 +36,16 @@ pub enum Taken {
         step: usize,
         /// Destination.
         to: Target,
-        /// What the judge decided, if the step has one.
+        /// The judge's outcome, if the step has one.
         outcome: Option<Outcome>,
-        /// Whether a limit sent it elsewhere than the outcome says.
+        /// `true` if a limit sent it elsewhere than the outcome says.
         redirected: bool,
     },
     /// Into a group of steps.
     Group {
         /// From which branch or parallel step.
         step: usize,
-        /// Which of its groups.
+        /// The one of its groups.
         group: usize,
     },
 }
@@ -139,13 +140,13 @@ impl Path {
         *self.taken.entry(taken).or_default() += 1;
     }
 
-    /// How often a step was entered.
+    /// The number of times a step was entered.
     #[must_use]
     pub fn visits(&self, step: usize) -> u32 {
         self.visits.get(&step).copied().unwrap_or(0)
     }
 
-    /// How often the run went a way.
+    /// The number of times the run went a way.
     #[must_use]
     pub fn count(&self, taken: &Taken) -> u32 {
         self.taken.get(taken).copied().unwrap_or(0)

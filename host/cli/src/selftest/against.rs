@@ -38,12 +38,12 @@ const OUTPUT_BYTES: u64 = 64 << 10;
 
 /// After so many times its deadline a guest that still runs is not contained.
 const PATIENCE: u32 = 10;
-/// What an adapter may take beyond what it takes for the harmless module, and the guest's own memory.
+/// The memory that an adapter may take beyond what it takes for the harmless module, and the guest's own memory.
 const SLACK_BYTES: u64 = 128 << 20;
 /// Exit code of an adapter that stopped its guest.
 const STOPPED: i32 = 10;
 
-/// How a contained guest ends.
+/// The end of a contained guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     /// The host stops it.
@@ -141,12 +141,12 @@ fn leb128(mut number: usize) -> Vec<u8> {
     }
 }
 
-/// What became of one twin in another host.
+/// The result of one portable case in another host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
     /// The twin's name.
     pub name: String,
-    /// Whether the host held it.
+    /// `true` if the host held it.
     pub contained: bool,
     /// By what, in the adapter's words, or why not.
     pub by: String,
@@ -156,7 +156,7 @@ pub struct Verdict {
     pub peak_bytes: u64,
 }
 
-/// What of all twins became in another host.
+/// The results of all portable cases in another host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The adapter, as it was given.
@@ -223,7 +223,7 @@ fn judge(twin: &Twin, ended: &Ended, idle_bytes: u64) -> Verdict {
 struct Ended {
     /// Nothing after a signal.
     code: Option<i32>,
-    /// Whether the signal was ours, since it took too long.
+    /// `true` if the signal was ours, since it took too long.
     overdue: bool,
     said: String,
     elapsed: Duration,
@@ -296,7 +296,7 @@ mod tests {
         assert!(contained("path-escape") && contained("memory-bomb"), "{compared:?}");
     }
 
-    /// What the adapters are given is read by whatever reads WebAssembly.
+    /// The module for the adapters is read by whatever reads WebAssembly.
     #[test]
     fn the_compile_bomb_is_well_formed() {
         let bomb = compile_bomb();

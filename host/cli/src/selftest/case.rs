@@ -22,7 +22,7 @@ const MAX_FILE: u64 = 64 << 20;
 /// times over.
 const RSS: u64 = 1 << 30;
 
-/// Where a guest must be stopped.
+/// The stage at which a guest must be stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -41,7 +41,7 @@ enum Kinds {
     Several(Vec<String>),
 }
 
-/// What `case.toml` says.
+/// The content of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct CaseFile {
@@ -90,13 +90,13 @@ struct CaseFile {
 pub struct Case {
     /// Its folder.
     pub name: String,
-    /// What the guest tries.
+    /// The attempt of the guest.
     pub title: String,
-    /// Where it must be stopped.
+    /// The stage at which it must be stopped.
     pub at: Stage,
     /// The kinds of error that may stop it; `ok` when the call may return.
     pub expect: Vec<String>,
-    /// Whether the guest is a judge.
+    /// `true` if the guest is a judge.
     pub judge: bool,
     /// Limits other than the defaults.
     pub limits: LimitRequest,
@@ -106,13 +106,13 @@ pub struct Case {
     pub grant_tools: Vec<String>,
     /// The store that the guest is granted, if any.
     pub grant_store: Option<String>,
-    /// How the guest may use the root `workspace`, if at all.
+    /// The guest's access to the root `workspace`, if it has any.
     pub grant_files: Option<opcell_sandbox::Access>,
     /// Bytes that the guest may write there.
     pub files_quota: u64,
-    /// Whether another thread keeps swapping a directory there for a link that leads out of it.
+    /// `true` if another thread keeps swapping a directory there for a link that leads out of it.
     pub race: bool,
-    /// How often it is called, one call after the other; each must end as expected.
+    /// The number of times it is called, one call after the other; each must end as expected.
     pub calls: usize,
     /// Cells of it that run at the same time, in each of these calls.
     pub concurrency: usize,
@@ -120,11 +120,11 @@ pub struct Case {
     pub denials_at_least: usize,
     /// Bytes of the error's message.
     pub message_at_most: Option<usize>,
-    /// Whether the error's message must be free of control characters.
+    /// `true` if the error's message must be free of control characters.
     pub message_without_control: bool,
     /// Bytes of log that the receipt may keep.
     pub log_at_most: Option<usize>,
-    /// Whether the log must be free of control characters.
+    /// `true` if the log must be free of control characters.
     pub log_without_control: bool,
     /// Bytes that may be on disk afterwards.
     pub files_at_most: Option<u64>,
@@ -225,7 +225,7 @@ impl Case {
         CaseFolder::all(None)?.iter().map(CaseFolder::read).collect()
     }
 
-    /// Whether an error of this kind contains it.
+    /// Returns `true` if an error of this kind contains it.
     #[must_use]
     pub fn expects(&self, kind: &str) -> bool {
         self.expect.iter().any(|expected| expected == kind)

@@ -14,7 +14,7 @@ const WIT: &[&str] = &[
     concat!(include_str!("../../wit/store.wit"), include_str!("../../wit/worlds.wit")),
 ];
 
-/// What `;; @prelude…` lines stand for, by the name that `-without-…` leaves out.
+/// The texts of `;; @prelude…` lines, by the name that `-without-…` leaves out.
 const PRELUDE: &[(&str, &str)] = &[
     ("memory", include_str!("../../hostile/preludes/memory.wat")),
     ("realloc", include_str!("../../hostile/preludes/realloc.wat")),

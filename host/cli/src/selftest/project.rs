@@ -37,11 +37,11 @@ const MAX_OUTPUT: usize = 16 << 20;
 /// How often a command's memory is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What `case.toml` says.
+/// The content of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct CaseFile {
-    /// What the project tries.
+    /// The attempt of the project.
     title: String,
     /// Arguments of `opcell`, one list per command.
     commands: Vec<Vec<String>>,
@@ -63,7 +63,7 @@ struct CaseFile {
     /// Variables that the commands see.
     #[serde(default)]
     env: std::collections::BTreeMap<String, String>,
-    /// How long all commands together may take.
+    /// The time that all commands together may take.
     #[serde(default)]
     within: Option<String>,
     /// The most memory of one command.
@@ -193,7 +193,7 @@ fn copy(from: &Path, to: &Path, files: &mut usize) -> Result<()> {
     Ok(())
 }
 
-/// How a command ended.
+/// The end of a command.
 struct Ended {
     /// None of one that was stopped because its time was up, or because it took too much.
     status: Option<ExitStatus>,

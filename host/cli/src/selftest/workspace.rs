@@ -52,7 +52,7 @@ impl Workspace {
         Ok(Self { folder, root, _race: race })
     }
 
-    /// What the guest did to the disk that it must not.
+    /// Returns the guest's forbidden effect on the disk.
     pub(super) fn problem(&self, case: &Case) -> Option<String> {
         let secret = std::fs::read_to_string(self.folder.path().join("secret.txt"));
         if secret.ok().as_deref() != Some(SECRET) {

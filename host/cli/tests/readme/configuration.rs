@@ -18,8 +18,9 @@ use super::{
 };
 use std::{fs, path::Path};
 
-/// What a page shows and no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it names
-/// is checked against the command line), `text` (what a command printed, a drawing), sources that other tests build.
+/// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
+/// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
+/// build.
 const NOT_RUN: [(&str, &str, usize); 17] = [
     ("architecture.md", "text", 2),
     ("authoring.md", "rust", 1),

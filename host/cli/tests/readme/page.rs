@@ -25,9 +25,9 @@ use std::{
 
 /// A fenced block.
 pub struct Block {
-    /// What follows the backticks.
+    /// The info string after the backticks.
     pub info: String,
-    /// What stands between the fences.
+    /// The text between the fences.
     pub text: String,
 }
 
@@ -104,12 +104,12 @@ pub fn anchors(text: &str) -> Vec<String> {
     anchors
 }
 
-/// What came of following a page.
+/// The result of following a page.
 #[derive(Default)]
 pub struct Followed {
     /// The commands that were run.
     pub ran: usize,
-    /// What was not as the page says.
+    /// The differences from the page.
     pub problems: Vec<String>,
     /// Parts of the page as they are, and as they should be.
     corrections: Vec<(String, String)>,
@@ -230,7 +230,7 @@ impl Followed {
     }
 }
 
-/// Whether the lines that are shown are all that was printed, but for the gaps that they mark.
+/// Returns `true` if the lines that are shown are all that was printed, but for the gaps that they mark.
 fn is_shown(shown: &[&str], printed: &[&str]) -> bool {
     // The numbers of printed lines that a beginning of `shown` may stand for.
     let mut ends = vec![0];
@@ -293,7 +293,7 @@ fn run(command: &str, rest: &str, folder: &mut PathBuf, home: &Path) -> Output {
     output
 }
 
-/// Whether a line was printed; `…` stands for anything.
+/// Returns `true` if a line was printed; `…` stands for anything.
 fn matches(shown: &str, printed: &str) -> bool {
     if !shown.contains('…') {
         return shown == printed;

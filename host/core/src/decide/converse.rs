@@ -1,6 +1,6 @@
 //! States that speak (PromptPack): a session step whose judge is an event.
 //!
-//! The conversation belongs to the workflow and goes on from state to state. A state speaks, and then waits for the
+//! The conversation belongs to the workflow and continues from state to state. A state speaks, and then waits for the
 //! user, unless the model raised an event: its transition tool only schedules it, and the end of the round follows it.
 //! A state that is entered by an event speaks at once when it is the agent's turn or the end, and waits for the user
 //! otherwise.

@@ -3,7 +3,7 @@
 //! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing, a
 //! driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
 //! [`Event::ElementCalled`]); otherwise the driver records [`DirectCall::begun`], as [`decide`](super::decide) would
-//! have, and goes on from there. Only calls that would be the run's only effects are made so: one, or those of the next
+//! have, and continues from there. Only calls that would be the run's only effects are made so: one, or those of the next
 //! elements of one step ([`Elements`]), of which a driver records what came of them in their order.
 
 use super::{At, bounds, limits, line, step};
@@ -49,7 +49,7 @@ enum Of<'a> {
     Element { index: u32, item: &'a Value, visit: u32 },
 }
 
-/// The only place of the run where something can go on, if nothing goes on yet and no limit has to be watched meanwhile.
+/// The only ready frame of the run, if nothing is in flight yet and no limit has to be watched.
 fn alone(state: &State) -> Option<At<'_>> {
     let id = state.ready.only()?;
     if !state.effects.is_empty() || state.end.is_some() || state.cancel.is_some() || state.limit_reached.is_some() {
@@ -146,7 +146,7 @@ pub struct Elements<'a> {
 /// Bytes that a run's values must leave before its elements are called several at a time.
 const ROOM: u64 = 64 << 20;
 
-/// The elements that come next, if several of them may be called at a time and nothing else goes on.
+/// The elements that come next, if several of them may be called at a time and nothing else is in flight.
 #[must_use]
 pub fn elements(state: &State) -> Option<Elements<'_>> {
     let elements = Elements::of(alone(state)?)?;
@@ -166,7 +166,7 @@ pub fn elements(state: &State) -> Option<Elements<'_>> {
 }
 
 impl<'a> Elements<'a> {
-    /// Those of a frame, whatever goes on beside them.
+    /// Those of a frame, whatever is in flight beside them.
     #[must_use]
     pub fn in_frame(state: &'a State, frame: FrameId) -> Option<Self> {
         Self::of(place(state, frame)?)

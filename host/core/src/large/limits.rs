@@ -12,7 +12,7 @@ pub struct ReadLimits {
     /// Bytes of JSON of the values that one event names, each counted wherever it is named: what writing the event
     /// costs.
     pub event_bytes: u64,
-    /// Whether [`ELIDED`](super::ELIDED) takes the place of what is beyond; otherwise it is an error.
+    /// `true` if [`ELIDED`](super::ELIDED) takes the place of what is beyond; otherwise it is an error.
     pub elides: bool,
 }
 

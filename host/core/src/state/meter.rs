@@ -28,7 +28,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// When its wall time is over, if time goes on as it does at `now`.
+    /// When its wall time is over, if time continues as it does at `now`.
     fn deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let ms = self.limits.wall_time_seconds? as f64 * 1000.0;
         Some(now.plus_ms(ms - self.elapsed_ms))

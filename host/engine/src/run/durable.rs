@@ -21,7 +21,7 @@ pub(crate) struct Appending {
 }
 
 impl Driver {
-    /// Makes durable what happened. A little later, together with what comes next, or while that goes on, instead of
+    /// Makes durable what happened. A little later, together with what comes next, or while that continues, instead of
     /// waiting for the disk once per call, if nothing is wanted but pure calls: after a crash making those again is as
     /// good as never having made them.
     pub(super) async fn keep_up(&mut self, batch: &mut Batch, is_wanted: Wanted, now: Instant) -> Result<(), RunError> {
@@ -47,7 +47,7 @@ impl Driver {
         self.settle().await
     }
 
-    /// Begins to make everything durable that has happened, and goes on: nothing is wanted but pure calls. At most one
+    /// Begins to make everything durable that has happened, and continues: nothing is wanted but pure calls. At most one
     /// append is under way.
     pub(super) async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         self.settle().await?;

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// it should not wait for it.
 const SLOW: u64 = 5_000;
 
-/// So many slow elements, if most are, show that the rest are best called in the open.
+/// This many slow elements, if most are, show that the rest are best called in the open.
 const SLOW_ONES: u32 = 8;
 
 /// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more, and
@@ -39,7 +39,7 @@ const MOST: usize = 256;
 /// A call that takes longer than this, in microseconds, is worth another thread.
 const WORTH_A_LANE: i64 = 3;
 
-/// So many such calls in a row show that others are, too. Fewer may have been interrupted, or be the first to touch
+/// This many such calls in a row show that others are, too. Fewer may have been interrupted, or be the first to touch
 /// something.
 const LONG_ONES: u32 = 4;
 

@@ -329,7 +329,7 @@ impl Disorder {
         Arc::new(Self { takes, under_way: 0.into(), most: 0.into(), stopped: 0.into() })
     }
 
-    /// Runs an `each` over so many numbers, so many at once.
+    /// Runs an `each` over this many numbers, this many at once.
     async fn run(self: &Arc<Self>, elements: i64, concurrency: u32) -> (Engine, RunHandle) {
         let over = format!(r#","each":{{"over":"$inputs.xs","concurrency":{concurrency}}}"#);
         let program = sequential(

@@ -33,7 +33,7 @@ async fn run(engine: &Engine, yaml: &str, inputs: &str) -> (RunLog, Vec<StepReco
     (projection.into_log().unwrap(), records)
 }
 
-/// Gives its argument `v` after so many milliseconds, and counts how many calls overlap.
+/// Gives its argument `v` after this many milliseconds, and counts how many calls overlap.
 #[derive(Default)]
 struct Slow {
     calls: AtomicUsize,

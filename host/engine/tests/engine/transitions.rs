@@ -147,7 +147,7 @@ async fn a_transition_after_hundreds_of_calls_is_one_append_all_the_same() {
     }
 }
 
-/// Hands over 400 times; the conversation goes on all the while, and every state is shown the whole of it.
+/// Hands over 400 times; the conversation continues all the while, and every state is shown the whole of it.
 #[tokio::test]
 async fn a_conversation_goes_on_over_hundreds_of_transitions() {
     fn answer(round: &ModelRound) -> Message {

@@ -1,12 +1,15 @@
 //! Checks of what a delegate's callee yields, as far as its definition says it, against the references to the delegate.
 
-use super::Catalog;
+use super::{Catalog, by_name};
 use crate::{
     diagnostic::Diagnostic,
     ir::{Delegate, DelegateTarget, Form, Goto, Lifecycle, SourceRef, Step, WorkflowIr, Yields},
     validate::references,
 };
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// The depth to which callees are followed.
 const MAX_DEPTH: usize = 16;
@@ -41,11 +44,15 @@ pub(super) fn check(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog) -> Vec<
         let own = ir.workflows.iter().find(|own| own.name.as_ref() == name).cloned();
         own.or_else(|| catalog.workflow(name))
     };
+    let steps = by_name(ir);
+    let mut known = HashMap::new();
     let mut found = Vec::new();
     for (i, step) in ir.steps.iter().enumerate() {
         for reference in references::of(step) {
             let SourceRef::Yield { step: target, field } = reference.source else { continue };
-            let Some((callee, kinds)) = ir.step(target).and_then(|target| yielded(target, &find)) else { continue };
+            let target_step = steps.get(target.as_ref()).copied();
+            let yields = known.entry(target.clone()).or_insert_with(|| yielded(target_step?, &find));
+            let Some((callee, kinds)) = yields.clone() else { continue };
             let path = format!("{place}steps[{i}].{}", reference.path);
             match kinds {
                 Kinds { data: false, text: false } => {}
@@ -99,10 +106,11 @@ fn missing_handoffs(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<
             warning.help(format!("add :terminal-contract {{:handoff {{:type :markdown-handoff-data}}}} to `{name}`")),
         );
     };
+    let steps = by_name(ir);
     for (i, step) in ir.steps.iter().enumerate() {
         for reference in references::of(step) {
             let SourceRef::Output { step: target, output, prompt: None } = reference.source else { continue };
-            if let Some(target) = ir.step(target) {
+            if let Some(target) = steps.get(target.as_ref()) {
                 read(step, format!("{place}steps[{i}].{}", reference.path), target, output);
             }
         }

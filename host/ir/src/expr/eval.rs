@@ -5,7 +5,7 @@ use super::{
     parse::{Comparison, Op, Root},
 };
 use crate::js;
-use opcell_types::value::{Number, NumberKind, Object, Shape, Value};
+use opcell_types::value::{Number, NumberKind, Object, Shape, Value, is_rounded_integer};
 use std::{borrow::Cow, cmp::Ordering};
 
 /// One program that is evaluated again and again: its stack is kept, and so is where each property was found, which for
@@ -256,6 +256,7 @@ fn equal(left: &Value, right: &Value) -> bool {
         (Value::Number(n), Value::String(text)) | (Value::String(text), Value::Number(n)) => {
             let read = js::parse_number(text);
             match read.kind() {
+                NumberKind::Float(_) if is_rounded_integer(text.trim_matches(js::is_space)) => false,
                 // A published case wants it: beyond 64 bits with a sign, texts are doubles, as in JavaScript.
                 NumberKind::Unsigned(_) => n.as_f64() == read.as_f64(),
                 NumberKind::Integer(_) | NumberKind::Float(_) => *n == read,
@@ -271,7 +272,44 @@ fn strictly_equal(left: &Value, right: &Value) -> bool {
 }
 
 fn order(left: Operand<'_>, right: Operand<'_>) -> Option<Ordering> {
-    magnitude(left).compare(magnitude(right))
+    match (left, right) {
+        (Operand::Part(Value::Number(left)), Operand::Part(Value::Number(right))) => left.compare(*right),
+        _ => order_of_long_integers(left, right).or_else(|| magnitude(left).compare(magnitude(right))),
+    }
+}
+
+/// The order of two integers of which one is a text with more than 64 bits: as doubles, neighbours would be equal.
+fn order_of_long_integers(left: Operand<'_>, right: Operand<'_>) -> Option<Ordering> {
+    let text = |operand| match operand {
+        Operand::Part(Value::String(text)) => Some(Cow::Borrowed(text.trim_matches(js::is_space))),
+        Operand::Part(Value::Number(number)) => match number.kind() {
+            NumberKind::Integer(n) => Some(Cow::Owned(n.to_string())),
+            NumberKind::Unsigned(n) => Some(Cow::Owned(n.to_string())),
+            NumberKind::Float(_) => None,
+        },
+        Operand::Part(_) | Operand::Bool(_) | Operand::Count(_) => None,
+    };
+    let is_long = |operand| matches!(operand, Operand::Part(Value::String(text)) if is_rounded_integer(text.trim_matches(js::is_space)));
+    if !is_long(left) && !is_long(right) {
+        return None;
+    }
+    let (left, right) = (text(left)?, text(right)?);
+    let ((left_is_below, left), (right_is_below, right)) = (digits(&left)?, digits(&right)?);
+    let size = |a: &str, b: &str| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
+    Some(match (left_is_below, right_is_below) {
+        (false, false) => size(left, right),
+        (true, true) => size(right, left),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
+    })
+}
+
+/// The sign of an integer's text, and its digits from the first that counts; `None` for another text.
+fn digits(text: &str) -> Option<(bool, &str)> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_integer = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let significant = digits.trim_start_matches('0');
+    is_integer.then_some((text.len() > digits.len() && !significant.is_empty(), significant))
 }
 
 /// Returns the number that `<` and its like compare: whatever is not a number, a text of one or a boolean counts as 0.

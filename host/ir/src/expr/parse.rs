@@ -14,7 +14,10 @@ use super::{
     lex::{Kind, Token, lex},
 };
 use crate::js;
-use opcell_types::{Value, value::NumberKind};
+use opcell_types::{
+    Value,
+    value::{NumberKind, is_rounded_integer, rounded_message},
+};
 use std::sync::Arc;
 
 /// One instruction; operands come off a stack of values.
@@ -111,13 +114,17 @@ fn error(message: String, token: &Token) -> ExprError {
     ExprError { kind: ExprErrorKind::Parse, message, position: Some(token.position) }
 }
 
-/// A number as a value: integers of 64 bits whole, `5.0` an integer as in JavaScript.
-fn literal(text: &str) -> Value {
-    let number = js::parse_number(text);
-    match number.kind() {
+/// A number as a value: integers of 64 bits whole, `5.0` an integer as in JavaScript. A longer one would be compared as
+/// another one.
+fn literal(token: &Token) -> Result<Value, ExprError> {
+    if is_rounded_integer(&token.text) {
+        return Err(error(rounded_message(&token.text), token));
+    }
+    let number = js::parse_number(&token.text);
+    Ok(match number.kind() {
         NumberKind::Float(n) => js::number(n),
         NumberKind::Integer(_) | NumberKind::Unsigned(_) => Value::Number(number),
-    }
+    })
 }
 
 fn shown(token: &Token) -> String {
@@ -172,7 +179,7 @@ impl Parser {
                     let Some(after) = self.postfixes()? else { continue };
                     return Ok(after);
                 }
-                Kind::Number => literal(&token.text),
+                Kind::Number => literal(&token)?,
                 Kind::String => Value::from(token.text),
                 Kind::Boolean => Value::Bool(token.text.as_ref() == "true"),
                 Kind::Null => Value::Null,

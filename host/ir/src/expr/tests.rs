@@ -44,6 +44,26 @@ fn aggregates_are_equal_by_identity() {
 }
 
 #[test]
+fn integers_with_more_than_64_bits_are_compared_whole_as_texts_and_refused_as_numbers() {
+    for (expression, expected) in [
+        ("'123456789012345678902' > '123456789012345678901'", true),
+        ("'123456789012345678901' >= '123456789012345678902'", false),
+        ("'-123456789012345678902' < '-123456789012345678901'", true),
+        ("'123456789012345678901' < 7", false),
+        ("18446744073709551615 < '18446744073709551616'", true),
+        ("'-123456789012345678901' < 0", true),
+        ("'00123456789012345678901' <= '123456789012345678901'", true),
+        ("'123456789012345678901' == '123456789012345678902'", false),
+        ("'18446744073709551616' == 18446744073709551615", false),
+        ("'x' < '123456789012345678901'", true),
+    ] {
+        assert_eq!(eval(expression).unwrap(), Value::Bool(expected), "{expression}");
+    }
+    let error = eval("$inputs.n == 123456789012345678901").unwrap_err();
+    assert!(error.message.contains("in quotes") && error.position == Some(13), "{error:?}");
+}
+
+#[test]
 fn both_sides_of_a_connective_are_evaluated() {
     assert_eq!(eval("true || $env.HOME").unwrap_err().message, "Unknown reference: $env");
     assert_eq!(eval("false && $env.HOME").unwrap_err().kind, ExprErrorKind::Eval);

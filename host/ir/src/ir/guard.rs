@@ -32,12 +32,12 @@ pub enum GuardRule {
         /// Whole words.
         words: Vec<String>,
     },
-    /// At most so many characters; a longer answer is cut.
+    /// At most this many characters; a longer answer is cut.
     MaxLength {
         /// Unicode scalar values.
         characters: usize,
     },
-    /// At most so many sentences; a longer answer is cut.
+    /// At most this many sentences; a longer answer is cut.
     MaxSentences {
         /// Sentences that are kept, from the first.
         sentences: usize,

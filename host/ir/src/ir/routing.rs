@@ -62,7 +62,7 @@ pub enum Control {
     /// The run waits for the user.
     #[default]
     User,
-    /// The destination goes on at once.
+    /// The destination continues at once.
     Agent,
 }
 

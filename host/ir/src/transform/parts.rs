@@ -1,7 +1,7 @@
-//! Long arrays in parts, each on a thread of its own.
+//! Long arrays in parts, which run at the same time on the workers that the shell lends.
 //!
-//! What comes of the elements does not depend on how they are divided: the parts are put together in order. Threads
-//! live as long as the call. Where none can be had, the work is done here.
+//! The result does not depend on how the elements are divided: the parts are put together in order. Without workers,
+//! there is one part.
 
 use opcell_types::Value;
 use std::{
@@ -54,7 +54,7 @@ pub(super) fn sort_by<T: Send>(items: &mut [T], compare: impl Fn(&T, &T) -> Orde
     items.sort_by(compare);
 }
 
-/// Does all jobs at the same time, the first of them on this thread; what they came to, in order.
+/// Does all jobs at the same time; returns their results, in order.
 fn side_by_side<T: Send, J: FnOnce() -> T + Send>(jobs: impl Iterator<Item = J>) -> Vec<T> {
     let jobs: Vec<Mutex<Option<J>>> = jobs.map(|job| Mutex::new(Some(job))).collect();
     let run = |job: &Mutex<Option<J>>| {

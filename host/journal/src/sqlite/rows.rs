@@ -103,7 +103,7 @@ pub(super) struct Read {
     pub is_full: bool,
 }
 
-/// How much is read at once.
+/// The size of what is read at once.
 #[derive(Clone, Copy)]
 pub(super) struct Most {
     pub records: u64,
@@ -167,7 +167,7 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, most: 
     }
 }
 
-/// The records of a row: one, or those of an arrival or a pack.
+/// The records of a row: one, or those of a staged append or a pack.
 fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
     let unreadable = |error: rusqlite::Error| format!("cannot be read: {error}");
     let wrong = || "has a wrong checksum".to_owned();
@@ -238,7 +238,7 @@ impl Rows {
         self.last
     }
 
-    /// Returns `true` if they all go to `arrivals`, where nothing can be in their way: neither a row of the same
+    /// Returns `true` if they all go to `staging`, where nothing can be in their way: neither a row of the same
     /// number, nor values that are not there.
     pub(super) fn are_plain(&self) -> bool {
         self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Arrival(_)))

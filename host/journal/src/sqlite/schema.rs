@@ -87,7 +87,7 @@ CREATE TRIGGER large_values_without_use AFTER DELETE ON large_value_uses BEGIN
 END;
 ";
 
-/// The statements that make the views over every table of records, and the table of recent records.
+/// The counterpart of those in schema 5.
 const ARRIVALS: &str = "
 -- Small appends on their way to `packs`, in the order in which they came, so that those of many runs share pages.
 -- `first` is the id of the first record.
@@ -113,7 +113,7 @@ CREATE VIEW events AS
     ORDER BY all_records.id;
 ";
 
-/// The counterpart of those views in older schemas.
+/// The counterpart of the table in older schemas.
 const RECORDS_THAT_ARRIVE: &str = "
 CREATE TABLE arrivals (
     id INTEGER PRIMARY KEY,
@@ -126,7 +126,7 @@ CREATE TABLE arrivals (
 ) STRICT;
 ";
 
-/// Brings those where they belong, once nothing that came with the file can run.
+/// Moves records of the older schemas where they belong, once nothing that came with the file can run.
 const SETTLE: &str = "
 DROP VIEW IF EXISTS events;
 DROP TRIGGER IF EXISTS records_of_a_run;
@@ -168,7 +168,7 @@ pub(super) fn sound(path: &Path) -> impl Fn(rusqlite::Error) -> JournalError + '
     }
 }
 
-/// The views that [`SETTLE`] removes and [`ARRIVALS`] makes anew.
+/// The views that an upgrade removes and [`STAGING`] makes anew.
 const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
 
 /// Refuses a file that is not a store of a schema that this code reads, and a store with anything in it that this code

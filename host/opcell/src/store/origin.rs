@@ -31,7 +31,7 @@ const MAX_RUNS: usize = 100_000;
 /// Bytes of such a list.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
-/// What identifies a file, whatever its name: a file that replaces it was born later.
+/// Returns the identity of a file, whatever its name: a file that replaces it was born later.
 fn identity(file: &Path) -> io::Result<String> {
     let status = fs::metadata(file)?;
     let born = status.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());

@@ -38,6 +38,9 @@ pub struct ServerEntry {
     pub problem: Option<String>,
     /// Its tools, with their descriptions.
     pub tools: Vec<ServerTool>,
+    /// `true` if it took the handshake; it may still not list its tools.
+    #[serde(skip)]
+    pub has_started: bool,
     /// `true` if it lists more tools than are used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -85,12 +88,16 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         name: server.name().to_owned(),
         command,
         problem: None,
+        has_started: true,
         tools: Vec::new(),
         truncated: false,
         confined: config.confine.then(confined),
     };
     match server.tools().await {
-        Err(failure) => entry.problem = Some(failure.message),
+        Err(failure) => {
+            entry.has_started = matches!(failure.reason.as_ref(), "timeout" | "mcp-error" | "malformed-result");
+            entry.problem = Some(failure.message);
+        }
         Ok(listing) => {
             entry.truncated = listing.truncated;
             let usable = listing.tools.values().map(|tool| ServerTool {

@@ -30,7 +30,7 @@ fn unsure<T, E: Error>() -> Result<T, E> {
 }
 
 impl<'a> Part<'a> {
-    /// Goes on if the value may be of this type.
+    /// Continues if the value may be of this type.
     fn is<E: Error>(&self, one: u8) -> Result<(), E> {
         match self.of {
             Of::Plain(plain) if plain.types.is_none_or(|types| types.has(one)) => Ok(()),

@@ -16,10 +16,10 @@ use subtle::ConstantTimeEq;
 /// How long the file is taken to be unchanged: a revoked token works at most that much longer.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// What every token starts with, so that scanners recognise one that was published.
+/// The prefix of every token, so that scanners recognise one that was published.
 pub(super) const PREFIX: &str = "opcell_";
 
-/// What a token allows.
+/// A permission of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
@@ -55,11 +55,11 @@ impl Scope {
 pub struct Kept {
     /// Public part of the token; names it in lists, logs and events.
     pub id: Arc<str>,
-    /// What the operator calls it.
+    /// The operator's name for it.
     pub name: String,
     /// The tenant that it is bound to.
     pub tenant: Arc<str>,
-    /// What it allows.
+    /// The scopes of the token.
     pub scopes: Vec<Scope>,
     /// SHA-256 of the secret part, hexadecimal. The secret has 256 random bits, so nothing slower is needed.
     pub hash: String,

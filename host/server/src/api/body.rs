@@ -8,7 +8,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use opcell_types::text::one_line;
+use opcell_types::{
+    text::one_line,
+    value::{rounded_integer, rounded_message},
+};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -39,6 +42,10 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(),
             _ => Problem::bad_request("body-unreadable", "the body could not be read to its end"),
         })?;
+        if let Some(place) = rounded_integer(&bytes) {
+            let digits = String::from_utf8_lossy(bytes.get(place).unwrap_or_default());
+            return Err(Problem::bad_request("invalid-body", rounded_message(&digits)));
+        }
         serde_json::from_slice(&bytes)
             .map(Self)
             .map_err(|error| Problem::bad_request("invalid-body", format!("the body is not what is expected: {error}")))

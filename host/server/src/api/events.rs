@@ -29,10 +29,10 @@ use std::{
 use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
-/// How often a stream without news says that it lives.
+/// The interval at which a stream without news sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Which events.
+/// The selection of events.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

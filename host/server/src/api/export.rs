@@ -32,7 +32,7 @@ const MAX_PIECE_BYTES: usize = 1 << 20;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExportParams {
-    /// Whether to give a trace as OTLP in JSON, without prompts, inputs and results, in place of the events.
+    /// `true` to give a trace as OTLP in JSON, without prompts, inputs and results, in place of the events.
     #[serde(default)]
     otlp: bool,
     /// W3C trace context to make the trace a part of.
@@ -54,7 +54,7 @@ pub(super) async fn export(
     exported(&admitted, run.into(), params).await
 }
 
-/// What is exported of a run.
+/// Returns the export of a run.
 pub(crate) async fn exported(admitted: &Admitted, run: RunId, params: ExportParams) -> Result<Response, Problem> {
     let (tenant, engine) = (&admitted.tenant, admitted.tenant.host.engine());
     if params.otlp {

@@ -45,7 +45,7 @@ pub struct SetOff {
     /// The run that was started, or that received the signal.
     #[schema(value_type = String)]
     run: Arc<str>,
-    /// Whether this request did it; `false`: the same one did before.
+    /// `true` if this request did it; `false`: the same one did before.
     first: bool,
 }
 

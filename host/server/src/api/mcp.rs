@@ -1,5 +1,7 @@
 //! `/v1/{tenant}/mcp`: the tools of a tenant over streamable HTTP.
 
+mod batch;
+
 use super::App;
 use crate::{
     access::{Running, Standing, tokens::Scope},
@@ -13,6 +15,7 @@ use axum::{
     http::{Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     ErrorData,
     transport::streamable_http_server::{
@@ -145,6 +148,7 @@ pub(super) async fn mcp(
     let service = app.mcp.0.get(&admitted.tenant.name);
     let service = service.ok_or_else(|| Problem::not_found("unknown-tenant", "there is no such tenant"))?;
     let caller = &admitted.caller.name;
+    let mut list = None;
     let request = match *request.method() == Method::POST {
         true => {
             let (parts, body) = request.into_parts();
@@ -155,6 +159,10 @@ pub(super) async fn mcp(
             if let Some(answer) = refusal(&body) {
                 return Ok(answer);
             }
+            list = match batch::of(&body, parts.headers.contains_key(SESSION)) {
+                Ok(list) => list,
+                Err(error) => return Ok(refused(&error)),
+            };
             Request::from_parts(parts, Body::from(body))
         }
         false => request,
@@ -178,6 +186,14 @@ pub(super) async fn mcp(
         }
         None => None,
     };
+    if let Some(messages) = list {
+        let (parts, _) = request.into_parts();
+        let handle = |request: Request| {
+            let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
+            async move { service.http.handle(request).await.map(Body::new).map(|body| standing.guard(body)) }
+        };
+        return Ok(batch::answer(&parts, messages, handle).await);
+    }
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
     let answer = service.http.handle(request).await;
     if let Some(mut opening) = opening {
@@ -190,14 +206,21 @@ pub(super) async fn mcp(
 fn refusal(body: &[u8]) -> Option<Response> {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Err(error) => ErrorData::parse_error(format!("the message is not JSON: {error}"), None),
-        Ok(_) if body.trim_ascii_start().first() == Some(&b'[') => {
-            ErrorData::invalid_request("over HTTP messages are sent one by one, and not in a list", None)
-        }
-        Ok(_) => return None,
+        Ok(_) => match rounded_integer(body) {
+            Some(place) => {
+                let digits = String::from_utf8_lossy(body.get(place).unwrap_or_default());
+                ErrorData::invalid_request(rounded_message(&digits), None)
+            }
+            None => return None,
+        },
     };
+    Some(refused(&error))
+}
+
+fn refused(error: &ErrorData) -> Response {
     let text = serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
     let answer = Response::builder().status(StatusCode::BAD_REQUEST).header(CONTENT_TYPE, "application/json");
-    answer.body(Body::from(text)).ok()
+    answer.body(Body::from(text)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -206,7 +229,9 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_message_is_answered_as_json_rpc_says() {
-        for (body, is_message) in [("{}", true), ("{", false), ("[{}]", false), ("", false)] {
+        for (body, is_message) in
+            [("{}", true), ("{", false), ("[{}]", true), ("", false), ("[99999999999999999999]", false)]
+        {
             let answer = refusal(body.as_bytes()).map(|answer| answer.status());
             assert_eq!(answer, (!is_message).then_some(StatusCode::BAD_REQUEST), "{body}");
         }

@@ -69,12 +69,12 @@ pub struct InvokeBody {
     timeout_ms: Option<u64>,
 }
 
-/// What a call returned.
+/// The result of a call.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Invoked {
     /// `data`, and perhaps `summary` and `details`.
     success: Json_,
-    /// What the cell used and touched.
+    /// The receipt of the cell.
     #[schema(value_type = Option<CallReceipt>)]
     receipt: Option<Json_>,
 }

@@ -44,7 +44,7 @@ pub(super) async fn list(Reading(admitted): Reading) -> Json<PluginList> {
     Json(PluginList { plugins: plugins.collect(), left_out: left_out.collect() })
 }
 
-/// What a plugin may reach and use.
+/// The requests, grants and operations of a plugin.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PluginDetail {
     /// Its name in the project.
@@ -53,11 +53,12 @@ pub struct PluginDetail {
     version: Option<String>,
     /// Digest of the component.
     digest: String,
-    /// What it requests or is granted, each with `allowed`, its reason, and the command that would grant it.
+    /// The capabilities that it requests or is granted, each with `allowed`, its reason, and the command that would
+    /// grant it.
     capabilities: Vec<Json_>,
     /// Its limits for each cell, each with the setting that decides.
     limits: Vec<Json_>,
-    /// What it offers: `id`, `summary`, `kind`, schemas and effects.
+    /// The operations that it offers: `id`, `summary`, `kind`, schemas and effects.
     #[schema(value_type = Vec<OperationItem>)]
     operations: Vec<Json_>,
 }
@@ -111,7 +112,7 @@ fn abandoned() -> opcell::Diagnostic {
     opcell::Diagnostic::error("project-file-unreadable", "reading the project was abandoned".to_owned())
 }
 
-/// What a version of a plugin differs in from the one that is loaded.
+/// The differences of a version of a plugin from the one that is loaded.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct PluginDiff {
@@ -121,9 +122,9 @@ pub struct PluginDiff {
     loaded: Option<String>,
     /// Digest of the component that the project names now.
     found: String,
-    /// Whether the project names another component than the one that is loaded.
+    /// `true` if the project names another component than the one that is loaded.
     changed: bool,
-    /// Whether it requests what the loaded one does not. A reload grants nothing of it.
+    /// `true` if it requests what the loaded one does not. A reload grants nothing of it.
     asks_for_more: bool,
     /// Each with `change`: `asks`, `widens` or `drops` with the `capability`, or `surface` with `what` has changed.
     differences: Vec<Json_>,
@@ -154,7 +155,7 @@ pub(super) async fn diff(
     }))
 }
 
-/// What became of plugins that had changed.
+/// The result for plugins that had changed.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Reloaded {
     /// `plugin`, `digest` and the digest `before`; runs that began earlier go on with that one.

@@ -43,7 +43,7 @@ pub(crate) struct OfRun {
     limit: Option<usize>,
 }
 
-/// Which receipts of which runs.
+/// The selection of receipts and runs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -64,7 +64,7 @@ pub(crate) struct WantedReceipts {
     from: Option<String>,
 }
 
-/// Which denials of which runs.
+/// The selection of denials and runs.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -82,7 +82,7 @@ pub(crate) struct WantedDenials {
     from: Option<String>,
 }
 
-/// What calls used and touched.
+/// The receipts of calls.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Receipts {
     /// Each with the number of its event.
@@ -92,7 +92,7 @@ pub struct Receipts {
     next: Option<u64>,
 }
 
-/// What a run was refused.
+/// The denials of a run.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Denials {
     /// Each with the number of its event, the rule and the remedy.
@@ -102,7 +102,7 @@ pub struct Denials {
     next: Option<u64>,
 }
 
-/// What calls of many runs used and touched.
+/// The receipts of calls of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundReceipts {
     /// Each with its run, the number of its event and when that was; those of the newest run first.
@@ -115,7 +115,7 @@ pub struct FoundReceipts {
     next: Option<String>,
 }
 
-/// What many runs were refused.
+/// The denials of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundDenials {
     /// Each with its run, the number of its event and when that was; those of the newest run first.
@@ -286,7 +286,7 @@ async fn scan<T>(
     }
 }
 
-/// What was found in many runs.
+/// The findings in many runs.
 struct Found {
     found: Vec<Json_>,
     unreadable: Vec<Json_>,

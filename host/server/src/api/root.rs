@@ -1,4 +1,4 @@
-//! What monitoring and clients ask the server itself, outside of any tenant.
+//! The routes of the server itself for monitoring and clients, outside of any tenant.
 
 use super::{App, events, export, hooks, operations, plugins, query, runs, send, triggers, workflows};
 use crate::{
@@ -34,7 +34,7 @@ const MOST_RUNNABLE: u64 = 10_000;
 /// How long it is taken for granted that the journals answer, or do not.
 const READY: Duration = Duration::from_millis(500);
 
-/// Whether the server works.
+/// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
     /// `ok`.
@@ -66,7 +66,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, P
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// Why a journal cannot be read or written. No one needs a token to ask, so they are asked once in a while, however many
+/// The readiness of the server: why a journal cannot be read or written. No one needs a token to ask, so they are asked once in a while, however many
 /// ask.
 #[derive(Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Option<String>)>>);
@@ -153,7 +153,7 @@ impl Modify for Bearer {
 pub struct Document;
 
 impl Access {
-    /// Whether every request needs a token.
+    /// Returns `true` if every request needs a token.
     #[must_use]
     pub fn requires_token(&self) -> bool {
         matches!(self, Self::Tokens(_))

@@ -78,7 +78,7 @@ pub(super) async fn signal(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageBody {
-    /// What the user says.
+    /// The user's message.
     text: String,
 }
 
@@ -106,7 +106,7 @@ pub struct ApproveBody {
     name: Option<String>,
     /// The step that asks, or its path; needed if several ask under one name.
     step: Option<String>,
-    /// Whether it is approved; true by default.
+    /// `true` if it is approved; the default.
     approved: Option<bool>,
     /// Reason to record.
     why: Option<String>,
@@ -114,7 +114,7 @@ pub struct ApproveBody {
     grant: Option<GrantBody>,
 }
 
-/// What becomes of a call that was denied something.
+/// The answer to a call that was denied something.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrantBody {

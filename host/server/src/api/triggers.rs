@@ -26,7 +26,7 @@ pub struct TriggerItem {
     /// When it comes next, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-    /// How requests are signed: `standard` or `github`.
+    /// The signature of requests: `standard` or `github`.
     #[serde(skip_serializing_if = "Option::is_none")]
     signature: Option<String>,
     /// The events that count, if not all do.
@@ -82,7 +82,7 @@ impl TriggerItem {
     }
 }
 
-/// What starts runs, or sends them signals, without a person.
+/// The triggers, which start runs or send them signals without a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Triggers {
     /// Those of the tenant, by name.

@@ -106,7 +106,7 @@ pub(super) async fn get(
     Ok(Json(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default()))
 }
 
-/// How to draw.
+/// The options of drawing.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -168,11 +168,11 @@ pub struct DocumentBody {
     text: String,
 }
 
-/// What was found in a document.
+/// The findings about a document.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct Checked {
-    /// Whether it compiles.
+    /// `true` if it compiles.
     ok: bool,
     /// Errors and warnings with their places.
     #[schema(value_type = Vec<Finding>)]

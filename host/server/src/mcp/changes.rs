@@ -34,7 +34,7 @@ impl Changes {
     }
 }
 
-/// What the list is, in a number.
+/// Returns a number for the list, which differs where the list does.
 async fn of(server: &McpServer) -> u64 {
     let mut hasher = DefaultHasher::new();
     for tool in server.tools().await.page(0, usize::MAX) {

@@ -4,6 +4,7 @@
 //! not take the answers is not read any further, so that neither fills memory.
 
 use super::params;
+use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     RoleServer,
     model::{ClientJsonRpcMessage, ClientNotification, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
@@ -123,6 +124,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
                 return;
             }
         };
+        if let Some(place) = rounded_integer(line) {
+            let digits = String::from_utf8_lossy(line.get(place).unwrap_or_default());
+            let error = ErrorData::invalid_params(rounded_message(&digits), None);
+            let id = message.get("id").cloned().unwrap_or_default();
+            self.pending.push_back(Pending::Refusal(refusal(&id, &error), None));
+            return;
+        }
         match message {
             Json::Array(batch) if batch.is_empty() || batch.len() > MAX_REQUESTS => {
                 let text = format!("a list of messages has between 1 and {MAX_REQUESTS} of them");
@@ -438,6 +446,7 @@ mod tests {
             (call(r#"{"name":"t","arguments":[]}"#), json!(7), -32602, "must be an object, and is a list"),
             (call(r#"{"arguments":{}}"#), json!(7), -32602, "`name` of tools/call must be a text, and is absent"),
             (call("[1]"), json!(7), -32602, "must be an object, and is a list"),
+            (call(r#"{"name":"t","arguments":{"id":123456789012345678901}}"#), json!(7), -32602, "would be rounded"),
         ];
         let mut expected = Vec::new();
         for (line, id, code, words) in table {

@@ -1,4 +1,4 @@
-//! Which tools there are, and what each calls.
+//! The tools, and the target of each.
 
 use opcell::{
     Host, Workflow,
@@ -34,7 +34,7 @@ const DESCRIPTION: usize = 4 << 10;
 /// Bytes of a title.
 const TITLE: usize = 200;
 
-/// What a tool calls.
+/// The target of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Operation(Arc<str>),

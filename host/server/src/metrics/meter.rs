@@ -1,4 +1,4 @@
-//! What is counted while it happens: cells, and writes of the journal.
+//! The counters of events: cells, and writes of the journal.
 
 use super::{count, escaped};
 use opcell::{JournalSink, LogSink};
@@ -20,7 +20,7 @@ const BOUNDS: [f64; 12] = [0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.02
 /// The same for runs, which take from milliseconds to days.
 const RUN_BOUNDS: [f64; 12] = [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0];
 
-/// How long things took.
+/// The durations of something.
 pub(super) struct Histogram {
     bounds: &'static [f64; BOUNDS.len()],
     buckets: [AtomicU64; BOUNDS.len()],

@@ -17,7 +17,7 @@ use serde::Deserialize;
 /// Steps that are shown.
 const MOST: usize = 500;
 
-/// Which two.
+/// The two runs to compare.
 #[derive(Deserialize)]
 pub(super) struct Pair {
     a: String,

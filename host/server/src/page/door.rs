@@ -1,5 +1,5 @@
-//! Who looks at a page: the operator where no token is required, else whoever logged in with a token. A cookie names a
-//! session of this process; the token itself never goes back to the browser, and is checked again on every request.
+//! The visitor of a page: the operator where no token is required, else the holder of a token. A cookie names a session
+//! of this process; the token itself never goes back to the browser, and is checked again on every request.
 
 use super::{News, whole};
 use crate::{
@@ -60,7 +60,7 @@ impl Sessions {
         Some(mac)
     }
 
-    /// What the forms of a session carry, and no other site knows.
+    /// Returns the proof that the forms of a session carry, and that no other site knows.
     fn proof(&self, session: &str) -> String {
         self.mac(session).map(|mac| URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())).unwrap_or_default()
     }
@@ -76,7 +76,7 @@ pub(crate) struct Visitor {
     session: String,
     /// As what the API calls them.
     pub(crate) headers: HeaderMap,
-    /// What the token is called; none where no token is required.
+    /// The name of the token; none where no token is required.
     name: Option<Arc<str>>,
     caller: Caller,
     app: Arc<App>,
@@ -103,22 +103,22 @@ impl Visitor {
         Some(Self { session, headers: own, name, caller, app: app.clone(), sender: Sender::default() })
     }
 
-    /// Whether their token is for this tenant.
+    /// Returns `true` if the token is for this tenant.
     pub(super) fn reaches(&self, tenant: &str) -> bool {
         self.caller.reaches(tenant)
     }
 
-    /// Who it is, where they have logged in.
+    /// Returns the name of the visitor, after a login.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What forms carry.
+    /// Returns the proof that forms carry.
     pub(crate) fn proof(&self) -> String {
         self.app.sessions.proof(&self.session)
     }
 
-    /// Whether a form is one of ours.
+    /// Checks whether a form is one of ours.
     ///
     /// # Errors
     /// 403 otherwise.

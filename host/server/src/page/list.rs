@@ -53,7 +53,7 @@ pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Re
     )
 }
 
-/// Which runs.
+/// The selection of runs.
 #[derive(Deserialize)]
 pub(super) struct Wanted {
     #[serde(default)]
@@ -182,7 +182,7 @@ pub(super) async fn plugins(visitor: Visitor, At(tenant): At<String>) -> Result<
     Ok(page("Plugins", Some(&tenant), &visitor, None, main))
 }
 
-/// What a plugin may reach, what it is denied, and what would lift that.
+/// Renders what a plugin may reach, what it is denied, and what would lift that.
 fn reachable(reach: &[Reach]) -> Markup {
     html! {
         @if reach.is_empty() { p.quiet { "It requests nothing and is granted nothing." } } @else {

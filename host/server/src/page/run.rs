@@ -25,7 +25,7 @@ use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Which part of a long run.
+/// The part of a long run.
 #[derive(Default, Deserialize)]
 pub(super) struct Part {
     /// The first span of the timeline.
@@ -135,7 +135,7 @@ pub(super) async fn graph(
     api::run_graph(&app, &admitted, run.into(), GraphFormat::Svg).await
 }
 
-/// Where a reader is.
+/// The position of a reader.
 #[derive(Deserialize)]
 pub(super) struct After {
     #[serde(default)]
@@ -195,7 +195,7 @@ pub(super) async fn answer(
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
-/// What is granted on the page.
+/// The grant that is made on the page.
 #[derive(Deserialize)]
 pub(super) struct GrantForm {
     proof: String,
@@ -273,7 +273,7 @@ pub(super) async fn cancel(
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
-/// Where to fork.
+/// The event to fork at.
 #[derive(Deserialize)]
 pub(super) struct ForkAt {
     proof: String,

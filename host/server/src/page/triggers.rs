@@ -97,7 +97,7 @@ fn at_times(trigger: &Trigger, schedule: &Schedule, own: &[RunEntry]) -> Markup 
     }
 }
 
-/// How requests are signed; what they are signed with is no one's to see.
+/// Renders the signing of requests; the secrets are shown to no visitor.
 fn for_requests(trigger: &Trigger, webhook: &Webhook, tenant: &str) -> Markup {
     html! {
         ul.facts {

@@ -404,3 +404,63 @@ fn an_address_that_cannot_be_used_is_refused_when_it_is_configured() {
         assert!(!error.contains("pass@"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn an_error_by_status_is_as_fine_as_its_body_says() {
+    let key = key();
+    for (status, body, reason, requests) in [
+        (400, json!({"error": {"code": "content_filter", "message": "filtered"}}), "answer-refused", 1),
+        (
+            400,
+            json!({"error": {"code": "tool_use_failed", "message": "Failed to call a function"}}),
+            "malformed-reply",
+            4,
+        ),
+        (
+            400,
+            json!({"error": {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens"}}),
+            "context-full",
+            1,
+        ),
+        (429, json!({"error": {"code": "insufficient_quota", "message": "no money"}}), "request-refused", 1),
+        (400, json!({"error": {"status": "INVALID_ARGUMENT", "message": "API key not valid."}}), "unauthorized", 1),
+    ] {
+        let server = Server::start((0..5).map(|_| Canned::json(body.clone()).status(status)).collect()).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        let failed = models.complete(&ask("go"), None).await.unwrap_err();
+        assert_eq!((failed.reason.as_ref(), server.asked().len()), (reason, requests), "{body}");
+        assert!(failed.message.contains(&status.to_string()), "{}", failed.message);
+    }
+}
+
+#[tokio::test]
+async fn a_wait_in_the_body_of_an_error_is_waited() {
+    let key = key();
+    let body = json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota",
+        "details": [{"@type": "x"}, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3600s"}]}});
+    let server = Server::start(vec![Canned::json(body).status(429)]).await;
+    let failed = models(&server, Api::Gemini, &key, |_| {}).complete(&ask("go"), None).await.unwrap_err();
+    assert!(failed.message.contains("asks to wait 3600 s"), "{}", failed.message);
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_of_amazon_s_own_form_is_refused_with_what_to_do() {
+    let key = key();
+    // A message: the lengths of all of it and of its headers, a sum, a header with its name's length, and the payload.
+    let mut body = vec![0, 0, 0, 90, 0, 0, 0, 40, 1, 2, 3, 4, 11];
+    body.extend_from_slice(b":event-type\x07\x00\x05chunk\r\n{\"bytes\":\"aGk=\"}");
+    for kind in ["application/vnd.amazon.eventstream", "text/event-stream"] {
+        let server = Server::start(vec![Canned::body(kind, body.clone())]).await;
+        let models = models(&server, Api::AnthropicMessages, &key, |_| {});
+        let pieces = Pieces::default();
+        let failed = models.complete(&ask("go"), Some(&pieces)).await.unwrap_err();
+        assert_eq!(
+            (failed.reason.as_ref(), server.asked().len()),
+            ("request-refused", 1),
+            "{kind}: {}",
+            failed.message
+        );
+        assert!(failed.message.contains("Amazon's own event stream"), "{kind}: {}", failed.message);
+    }
+}

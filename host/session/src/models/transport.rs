@@ -12,6 +12,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most that is read of a response that is an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
+/// The content type of Bedrock's own streams.
+const AMAZON_EVENTS: &str = "application/vnd.amazon.eventstream";
+
 /// A client for providers. Blocks: it reads the system's certificates.
 pub(super) fn client() -> Result<Client, Fault> {
     // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
@@ -46,6 +49,10 @@ pub(super) async fn read(mut response: Response, mut reader: AnswerReader<'_>) -
     if !status.is_success() {
         return Err(refusal(response).await);
     }
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if kind.to_ascii_lowercase().starts_with(AMAZON_EVENTS) {
+        return Err(Fault::foreign_stream());
+    }
     if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
         let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
         return Err(Fault::malformed(format!("it is encoded as `{encoding}`, which was not asked for")));
@@ -72,9 +79,17 @@ async fn refusal(mut response: Response) -> Fault {
     }
     let document = super::answer::parse(&body).ok();
     let known = document.as_ref().and_then(|document| error_in(document, None, false));
-    if let Some(full) = known.filter(|known| known.reason == "context-full") {
-        // Another model may have a larger context.
-        return Fault { status: Some(status), ..full };
+    // The body says more than the status: another model may have a larger context, the same one may make no slip again,
+    // and an empty account is not a rate.
+    let is_finer = |known: &Fault| match known.reason {
+        "context-full" | "answer-refused" | "unauthorized" => (400..500).contains(&status),
+        "malformed-reply" => true,
+        "request-refused" => status == 429,
+        _ => false,
+    };
+    let wait = wait.or_else(|| known.as_ref().and_then(|known| known.wait));
+    if let Some(finer) = known.filter(is_finer) {
+        return Fault { status: Some(status), wait, ..finer };
     }
     let text = String::from_utf8_lossy(&body);
     let words = document.as_ref().and_then(words_of).unwrap_or_else(|| text.trim().to_owned());

@@ -3,7 +3,7 @@
 use super::parts::{ContextFile, Entry, PromptContribution};
 use opcell_ir::ir::PromptMode;
 use opcell_types::text::cleaned;
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 const LAMBDA_PREAMBLE: &str = "\
 λ engage(opcell). notation ≡ lambda | symbols bind, prose explains
@@ -32,7 +32,7 @@ pub(super) fn preamble(mode: PromptMode) -> String {
 }
 
 /// Renders the tools that the model may call. Said even when it is nothing, so that a model does not invent tools.
-pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -> String {
+pub(super) fn tools(mode: PromptMode, tools: &[&Entry], unavailable: &[String]) -> String {
     let mut text = match mode {
         PromptMode::Lambda if tools.is_empty() => "λ tools. ∅".to_owned(),
         PromptMode::Lambda => lambda_list("λ tools.", tools),
@@ -40,7 +40,8 @@ pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -
         PromptMode::Prose => prose_list("Available tools:", tools),
     };
     if !unavailable.is_empty() {
-        let names = one_line(&unavailable.join(", "));
+        let names = unavailable.join(", ");
+        let names = one_line(&names);
         text.push_str(&match mode {
             PromptMode::Lambda => format!("\n  ¬available: {names}"),
             PromptMode::Prose => format!("\n\nMentioned by the workflow but not available here: {names}"),
@@ -50,7 +51,7 @@ pub(super) fn tools(mode: PromptMode, tools: &[Entry], unavailable: &[String]) -
 }
 
 /// Renders the skills that the model may read.
-pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
+pub(super) fn skills(mode: PromptMode, skills: &[&Entry]) -> String {
     match mode {
         PromptMode::Lambda => {
             lambda_list("λ skills. match(task, description) → read(location) → follow | relative(path) ∈ skill", skills)
@@ -79,7 +80,7 @@ pub(super) fn skills(mode: PromptMode, skills: &[Entry]) -> String {
 }
 
 /// Renders the extensions that are there.
-pub(super) fn extensions(mode: PromptMode, extensions: &[Entry]) -> String {
+pub(super) fn extensions(mode: PromptMode, extensions: &[&Entry]) -> String {
     match mode {
         PromptMode::Lambda => lambda_list("λ extensions.", extensions),
         PromptMode::Prose => prose_list("Extensions:", extensions),
@@ -87,7 +88,7 @@ pub(super) fn extensions(mode: PromptMode, extensions: &[Entry]) -> String {
 }
 
 /// Renders the workflows that the model may delegate to.
-pub(super) fn workflows(mode: PromptMode, workflows: &[Entry]) -> String {
+pub(super) fn workflows(mode: PromptMode, workflows: &[&Entry]) -> String {
     match mode {
         PromptMode::Lambda => lambda_list("λ workflows. delegate(workflow, prompt) → result", workflows),
         PromptMode::Prose => prose_list("Available workflows, called with the delegate tool:", workflows),
@@ -133,7 +134,7 @@ pub(super) fn instructions(mode: PromptMode, layers: &[&str]) -> String {
     format!("{heading}\n\n{}", layers.join("\n\n"))
 }
 
-fn lambda_list(heading: &str, entries: &[Entry]) -> String {
+fn lambda_list(heading: &str, entries: &[&Entry]) -> String {
     let mut text = heading.to_owned();
     for entry in entries {
         let form = entry.lambda.as_deref().unwrap_or(&entry.description);
@@ -148,7 +149,7 @@ fn lambda_list(heading: &str, entries: &[Entry]) -> String {
     text
 }
 
-fn prose_list(heading: &str, entries: &[Entry]) -> String {
+fn prose_list(heading: &str, entries: &[&Entry]) -> String {
     let mut text = heading.to_owned();
     for entry in entries {
         let _ = write!(text, "\n- {}", one_line(&entry.name));
@@ -160,17 +161,36 @@ fn prose_list(heading: &str, entries: &[Entry]) -> String {
 }
 
 /// Text of several lines, without what no person sees in it.
-fn lines(text: &str) -> String {
-    cleaned(&text.replace("\r\n", "\n")).into_owned()
+fn lines(text: &str) -> Cow<'_, str> {
+    match text.contains("\r\n") {
+        true => Cow::Owned(cleaned(&text.replace("\r\n", "\n")).into_owned()),
+        false => cleaned(text),
+    }
 }
 
 /// One line of plain text: a description written by a plugin's author must not be able to open a section of its own, or
-/// to say something that no person sees.
-fn one_line(text: &str) -> String {
+/// to say something that no person sees. Nearly every text is such a line already.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if is_plain_line(text) {
+        return Cow::Borrowed(text);
+    }
     let spaced: String =
         text.chars().map(|c| if c.is_control() || c == '\u{2028}' || c == '\u{2029}' { ' ' } else { c }).collect();
     let spaced = cleaned(&spaced);
-    spaced.split_whitespace().collect::<Vec<_>>().join(" ")
+    Cow::Owned(spaced.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// `true` if a text is printable ASCII with single blanks between its words, and none around them.
+fn is_plain_line(text: &str) -> bool {
+    let mut before = b' ';
+    for byte in text.as_bytes() {
+        match byte {
+            b' ' if before == b' ' => return false,
+            b' '..=b'~' => before = *byte,
+            _ => return false,
+        }
+    }
+    before != b' ' || text.is_empty()
 }
 
 fn escape(text: &str) -> String {

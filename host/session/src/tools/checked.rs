@@ -15,7 +15,7 @@ const PROBLEMS: usize = 5;
 /// Steps that checking the arguments of one call may take: some hundredths of a second.
 const MAX_STEPS: u64 = 5_000_000;
 
-/// A tool that sees no arguments but those that match its schema, and whose results have at most so many bytes.
+/// A tool that sees no arguments but those that match its schema, and whose results have at most this many bytes.
 pub struct CheckedTool {
     tool: Arc<dyn Tool>,
     /// The schema of its arguments, or why it cannot be used.

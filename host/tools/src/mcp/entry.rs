@@ -5,8 +5,9 @@ use opcell_schema::{Schema, shown};
 use opcell_types::{
     Value,
     text::{one_line, printable},
+    value::is_rounded_integer,
 };
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Number, Value as Json, json};
 use std::sync::Arc;
 
 /// Bytes of a description that models are shown.
@@ -70,7 +71,15 @@ pub(super) fn weigh(found: Vec<Json>) -> Listing {
 
 fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String> {
     let mut warnings = Vec::new();
-    let sent = input_schema(entry.remove("inputSchema"))?;
+    let mut sent = input_schema(entry.remove("inputSchema"))?;
+    let mut output = entry.remove("outputSchema");
+    let is_rounded = [Some(&mut sent), output.as_mut()].into_iter().flatten().fold(false, |so_far, schema| {
+        let here = round_bounds(schema);
+        so_far || here
+    });
+    if is_rounded {
+        warnings.push("a bound of its schemas has more than 64 bits and is rounded here".to_owned());
+    }
     // The server checks its arguments as well.
     let compiled = Schema::compile_leniently(&sent)?;
     warnings.extend(compiled.warnings().iter().cloned());
@@ -84,7 +93,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     };
     let (description, title) = (text("description"), text("title"));
     let description = description.or(title).unwrap_or_default();
-    let output = match entry.remove("outputSchema") {
+    let output = match output {
         None | Some(Json::Null) => None,
         Some(schema) if schema.is_object() => match Schema::compile_leniently(&schema) {
             Ok(compiled) => Some(Arc::new(compiled)),
@@ -110,6 +119,35 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     })
 }
 
+/// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one. They
+/// may be rounded: the server checks its arguments as well.
+fn round_bounds(schema: &mut Json) -> bool {
+    const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
+    let mut found = false;
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Json::Object(entries) => {
+                for (key, value) in entries.iter_mut() {
+                    let digits = value.as_str().filter(|_| BOUNDS.contains(&key.as_str()));
+                    let double =
+                        digits.filter(|digits| is_rounded_integer(digits)).and_then(|digits| digits.parse().ok());
+                    match double.and_then(Number::from_f64) {
+                        Some(number) => {
+                            found = true;
+                            *value = Json::Number(number);
+                        }
+                        None => open.push(value),
+                    }
+                }
+            }
+            Json::Array(items) => open.extend(items.iter_mut()),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The schema of the arguments. A tool that has none takes an object.
 fn input_schema(sent: Option<Json>) -> Result<Json, String> {
     match sent {
@@ -130,6 +168,19 @@ fn input_schema(sent: Option<Json>) -> Result<Json, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bound_with_more_than_64_bits_is_rounded_and_said_and_a_default_keeps_its_digits() {
+        let text = br#"[{"name": "t", "inputSchema": {"properties": {"id": {"type": "integer", "maximum": 18446744073709551616,
+            "default": 18446744073709551617}}}}]"#;
+        let Ok(Json::Array(found)) = super::super::repair::parse(text) else { unreachable!() };
+        let listing = weigh(found);
+        let tool = &listing.tools["t"];
+        assert!(tool.warnings.iter().any(|warning| warning.contains("rounded here")), "{:?}", tool.warnings);
+        let id = |digits: u64| json!({"id": digits});
+        assert_eq!(tool.schema.check(&id(u64::MAX)), Ok(()));
+        assert!(tool.parameters.to_json().contains("\"18446744073709551617\""), "{}", tool.parameters.to_json());
+    }
 
     #[test]
     fn an_odd_entry_is_named_and_takes_nothing_from_its_neighbours() {

@@ -1,6 +1,6 @@
 //! JSON as servers write it: a byte-order mark, bytes that are no UTF-8, halves of surrogate pairs.
 
-use opcell_types::text::one_line;
+use opcell_types::{text::one_line, value::with_exact_integers};
 use serde_json::Value as Json;
 
 /// Bytes around a mistake that are shown.
@@ -9,17 +9,18 @@ const NEAR_BYTES: usize = 40;
 /// A byte-order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see.
+/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer that
+/// would be rounded is a text of its digits.
 ///
 /// # Errors
 /// With what is wrong, as the end of a sentence.
 pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
-    let text = text.strip_prefix(MARK).unwrap_or(text);
-    let first = match serde_json::from_slice(text) {
+    let text = with_exact_integers(text.strip_prefix(MARK).unwrap_or(text));
+    let first = match serde_json::from_slice(&text) {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    let readable = String::from_utf8_lossy(text);
+    let readable = String::from_utf8_lossy(&text);
     let repaired = paired(&readable);
     serde_json::from_str(&repaired).map_err(|_| mistake(&readable, &first))
 }
@@ -80,6 +81,7 @@ mod tests {
         assert_eq!(parse(b"\xef\xbb\xbf{\"a\":1}\r"), Ok(json!({"a": 1})));
         assert_eq!(parse(b"[\"caf\xe9\"]"), Ok(json!(["caf\u{fffd}"])));
         assert_eq!(parse(br#"["\ud83d\ude00 \ud83d \\ud83d \udc00x"]"#), Ok(json!(["😀 \u{fffd} \\ud83d \u{fffd}x"])));
+        assert_eq!(parse(b"[99999999999999999999, 1]"), Ok(json!(["99999999999999999999", 1])));
         assert_eq!(parse(br#"{"a": NaN}"#), Err("it is not JSON, near `NaN}`".to_owned()));
         assert_eq!(parse(b"{\"a\": 1"), Err("it ends too early".to_owned()));
         assert_eq!(parse("[".repeat(200).as_bytes()), Err("it is nested deeper than 128 levels".to_owned()));

@@ -1,7 +1,7 @@
 //! Reading: from JSON text, or from anything that serde reads, straight into a value.
 
 use super::{
-    Array, MAX_DEPTH, Number, Object, Text, Value,
+    Array, MAX_DEPTH, Number, Object, Text, Value, rounded_integer, rounded_message,
     shape::{Beginning, Shapes},
 };
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -11,8 +11,9 @@ impl Value {
     /// Parses JSON text.
     ///
     /// # Errors
-    /// When the text is not one JSON value, or nests deeper than [`MAX_DEPTH`].
+    /// When the text is not one JSON value, nests deeper than [`MAX_DEPTH`], or has an integer that would be rounded.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        exact_only(text.as_bytes())?;
         serde_json::from_str(text)
     }
 
@@ -21,8 +22,16 @@ impl Value {
     /// # Errors
     /// As [`Value::from_json`], and when it is not UTF-8.
     pub fn from_json_slice(text: &[u8]) -> Result<Self, serde_json::Error> {
+        exact_only(text)?;
         serde_json::from_slice(text)
     }
+}
+
+/// Refuses a text with an integer that would be rounded.
+fn exact_only(json: &[u8]) -> Result<(), serde_json::Error> {
+    let Some(place) = rounded_integer(json) else { return Ok(()) };
+    let digits = String::from_utf8_lossy(json.get(place).unwrap_or_default());
+    Err(Error::custom(rounded_message(&digits)))
 }
 
 impl<'de> Deserialize<'de> for Value {

@@ -66,13 +66,17 @@ fn optional(schema: &Value) -> Value {
 
 /// The reason that the rules of a variable cannot be kept, or that its default breaks them.
 pub(super) fn problem(variable: &Variable) -> Option<Problem> {
+    let default = variable.default.as_ref().filter(|default| !default.is_nullish());
+    // A type alone can always be kept.
+    if default.is_none() && variable.rest.get("validation").is_none_or(Value::is_nullish) {
+        return None;
+    }
     let authored = schema(variable)?;
     let compiled = match Schema::compile(&serde_json::Value::from(&authored)) {
         Ok(compiled) => compiled,
         Err(problem) => return Some(Problem::Unenforced(problem)),
     };
-    let default = variable.default.as_ref().filter(|default| !default.is_nullish())?;
-    let violations = compiled.violations(&serde_json::Value::from(default), 1);
+    let violations = compiled.violations(&serde_json::Value::from(default?), 1);
     violations.into_iter().next().map(Problem::Default)
 }
 

@@ -81,6 +81,8 @@ fn shape(tool: &Tool) -> (String, ToolShape) {
 fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
     let declared = prompt.variables.iter().map(|variable| (variable.name.as_str().into(), input(&variable.name)));
     let mut variables: IndexMap<Arc<str>, ValueSpec> = declared.collect();
+    // They come first, whatever tokens are added.
+    let declared = variables.len();
     for token in tokens(template) {
         let name = token.trim();
         let stands_for = if let Some(artifact) = name.strip_prefix("artifacts.") {
@@ -88,7 +90,10 @@ fn variables(prompt: &Prompt, template: &str) -> IndexMap<Arc<str>, ValueSpec> {
             ValueSpec::Source(SourceSpec { from, path: None, projection: None })
         } else if name == "workflow_context" {
             ValueSpec::Literal { value: Value::from("") }
-        } else if prompt.variables.iter().any(|variable| variable.name == name) {
+        } else if variables.get_index_of(name).is_some_and(|at| at < declared) {
+            if token == name {
+                continue;
+            }
             input(name)
         } else {
             given(name)
@@ -108,10 +113,11 @@ fn tokens(template: &str) -> impl Iterator<Item = &str> {
 
 /// Tokens that neither the prompt nor the workflow gives a meaning: every run must give them.
 pub(super) fn undeclared<'t>(prompt: &Prompt, template: &'t str) -> BTreeSet<&'t str> {
+    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
     tokens(template)
         .map(str::trim)
         .filter(|name| !name.starts_with("artifacts.") && !name.starts_with(FRAGMENTS) && *name != "workflow_context")
-        .filter(|name| !prompt.variables.iter().any(|variable| variable.name == *name))
+        .filter(|name| !declared.contains(name))
         .collect()
 }
 
@@ -164,6 +170,8 @@ pub(super) fn asked(composition: &Composition) -> BTreeSet<&str> {
 /// Returns the inputs that the host may give: every variable of these prompts, the first default that one of them has.
 pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> IndexMap<Arc<str>, Input> {
     let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
+    // Prompts may declare one variable, each with its own rules: all of them hold.
+    let mut further: IndexMap<Arc<str>, IndexMap<String, Value>> = IndexMap::new();
     for variable in prompts.into_iter().flat_map(|prompt| &prompt.variables) {
         let input = inputs.entry(variable.name.as_str().into()).or_insert_with(|| Input {
             kind: variable.kind.clone(),
@@ -171,13 +179,21 @@ pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> Index
             description: variable.description.clone(),
             schema: None,
         });
-        // Prompts may declare one variable, each with its own rules: all of them hold.
-        input.schema = match (input.schema.take(), rules::schema(variable)) {
-            (Some(known), Some(more)) if known != more => Some(Value::object([("allOf", Value::array([known, more]))])),
-            (known, more) => known.or(more),
-        };
+        match (&input.schema, rules::schema(variable)) {
+            (None, first) => input.schema = first,
+            (Some(known), Some(more)) if *known != more => {
+                further.entry(variable.name.as_str().into()).or_default().insert(more.to_json(), more);
+            }
+            (Some(_), _) => {}
+        }
         if input.default.is_none() {
             input.default = default_of(variable);
+        }
+    }
+    for (name, further) in further {
+        if let Some(input) = inputs.get_mut(&name) {
+            let all = input.schema.take().into_iter().chain(further.into_values());
+            input.schema = Some(Value::object([("allOf", Value::array(all))]));
         }
     }
     inputs

@@ -3,7 +3,7 @@
 use super::report::{Place, Report};
 use crate::edn::{Kind, Node};
 use opcell_ir::js;
-use opcell_types::value::{Map, Number, Value};
+use opcell_types::value::{Map, Number, Value, is_rounded_integer};
 use std::sync::Arc;
 
 /// A node as a JSON value: keywords and symbols become their names, characters strings, sets and lists arrays, ratios
@@ -24,6 +24,10 @@ pub(super) fn value(node: &Node, place: &Place, report: &mut Report) -> Option<V
         Kind::Float(n) if n.is_finite() => Value::from(*n),
         Kind::Float(_) => {
             report.invalid(node.span, place, format!("{node} has no JSON value; expected a finite number"));
+            return None;
+        }
+        Kind::Decimal(text) if is_rounded_integer(text) => {
+            report.invalid(node.span, place, format!("{text} does not fit 64 bits; write it as a string"));
             return None;
         }
         Kind::Decimal(text) => Value::Number(js::parse_number(text)),

@@ -16,6 +16,10 @@ use opcell_ir::{
     transform::Shape,
 };
 use opcell_types::Value;
+use petgraph::{
+    algo::kosaraju_scc,
+    graph::{DiGraph, NodeIndex},
+};
 use std::collections::{HashMap, HashSet};
 
 /// The site of an expression, which decides what it may refer to and what the validator has already said about it.
@@ -40,6 +44,7 @@ enum Site {
 struct Checker<'a> {
     definition: &'a Definition,
     source: &'a str,
+    inputs: HashSet<&'a str>,
     order: HashMap<&'a str, usize>,
     grouped: HashSet<&'a str>,
     found: Vec<Diagnostic>,
@@ -50,7 +55,8 @@ pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
     let order = definition.steps.iter().enumerate().map(|(index, step)| (step.id.text.as_ref(), index)).collect();
     let grouped =
         definition.steps.iter().flat_map(StepDefinition::branch_steps).map(|name| name.text.as_ref()).collect();
-    let mut checker = Checker { definition, source, order, grouped, found: Vec::new() };
+    let inputs = definition.inputs.iter().map(|input| input.name.text.as_ref()).collect();
+    let mut checker = Checker { definition, source, inputs, order, grouped, found: Vec::new() };
     for input in &definition.inputs {
         checker.literal(input, &format!("inputs.{}.default", input.name.text));
     }
@@ -331,8 +337,8 @@ impl<'a> Checker<'a> {
         let first = reference.path.first().map(AsRef::as_ref);
         match (reference.root.as_ref(), first) {
             ("inputs", Some(name)) if name != "length" => {
-                let inputs = &self.definition.inputs;
-                if inputs.iter().all(|input| input.name.text.as_ref() != name) {
+                if !self.inputs.contains(name) {
+                    let inputs = &self.definition.inputs;
                     let help = did_you_mean(name, inputs.iter().map(|input| input.name.text.as_ref()))
                         .map(|meant| format!("did you mean `$inputs.{meant}`?"));
                     let message = format!("`$inputs.{name}` is not a declared input of the workflow");
@@ -604,28 +610,22 @@ impl<'a> Checker<'a> {
     /// Conditionals that choose themselves again, directly or through others, with nothing to count the rounds.
     fn endless_branches(&mut self) {
         let steps = &self.definition.steps;
-        let chosen = |index: usize| -> Vec<usize> {
-            steps
-                .get(index)
-                .into_iter()
-                .flat_map(StepDefinition::branch_steps)
-                .filter_map(|name| self.order.get(name.text.as_ref()).copied())
-                .collect()
-        };
-        let mut endless = Vec::new();
-        for start in 0..steps.len() {
-            let mut seen = HashSet::new();
-            let mut open = chosen(start);
-            while let Some(index) = open.pop() {
-                if index == start {
-                    endless.push(start);
-                    break;
-                }
-                if seen.insert(index) {
-                    open.extend(chosen(index));
+        let mut chosen: DiGraph<(), ()> = DiGraph::with_capacity(steps.len(), steps.len());
+        let nodes: Vec<NodeIndex> = steps.iter().map(|_| chosen.add_node(())).collect();
+        for (node, step) in nodes.iter().zip(steps) {
+            for name in step.branch_steps() {
+                if let Some(target) = self.order.get(name.text.as_ref()).and_then(|at| nodes.get(*at)) {
+                    chosen.add_edge(*node, *target, ());
                 }
             }
         }
+        let contains_itself = |component: &Vec<NodeIndex>| match component.as_slice() {
+            [only] => chosen.contains_edge(*only, *only),
+            _ => true,
+        };
+        let mut endless: Vec<usize> =
+            kosaraju_scc(&chosen).into_iter().filter(contains_itself).flatten().map(NodeIndex::index).collect();
+        endless.sort_unstable();
         for index in endless {
             let Some(step) = steps.get(index) else { continue };
             let message = format!("conditional `{}` contains itself: the run may never end", step.id.text);

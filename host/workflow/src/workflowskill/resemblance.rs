@@ -73,13 +73,24 @@ struct Fence<'t> {
 
 /// Every line of a text with its range, without its ending. A lone carriage return ends a line as well.
 fn lines(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let mut at = 0;
+    // Each kind of ending is looked for by itself, which is several times as fast, and never twice in the same place.
+    let next = |from: usize, ending: char| {
+        let found = text.get(from..).and_then(|rest| rest.find(ending));
+        found.map_or(text.len(), |at| from + at)
+    };
+    let (mut at, mut newline, mut carriage_return) = (0, next(0, '\n'), next(0, '\r'));
     std::iter::from_fn(move || {
-        let rest = text.get(at..).filter(|rest| !rest.is_empty())?;
-        let length = rest.find(['\n', '\r']).unwrap_or(rest.len());
-        let line = at..at + length;
-        let ending = rest.get(length..).unwrap_or_default();
-        at = line.end + if ending.starts_with("\r\n") { 2 } else { ending.len().min(1) };
+        if at >= text.len() {
+            return None;
+        }
+        if newline < at {
+            newline = next(at, '\n');
+        }
+        if carriage_return < at {
+            carriage_return = next(at, '\r');
+        }
+        let line = at..newline.min(carriage_return);
+        at = if carriage_return + 1 == newline { newline + 1 } else { line.end + 1 };
         Some(line)
     })
 }

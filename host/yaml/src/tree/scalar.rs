@@ -1,7 +1,10 @@
 //! The value of a scalar, by YAML 1.2's core schema.
 
 use opcell_ir::js;
-use opcell_types::Value;
+use opcell_types::{
+    Value,
+    value::{NumberKind, is_rounded_integer},
+};
 use serde_saphyr::granit_parser::{ScalarStyle, Tag};
 
 /// The kind of a scalar, which tells apart those that are written alike as a key of an object.
@@ -53,13 +56,34 @@ fn core_schema(text: &str) -> Option<Value> {
         ".nan" | ".NaN" | ".NAN" => Value::from(f64::NAN),
         _ => match number(text)? {
             // An integer that a double would round is kept whole, as far as 64 bits go.
-            n if n.fract() == 0.0 && n.abs() > js::MAX_SAFE_INTEGER as f64 => {
-                Value::Number(js::parse_number(text.strip_prefix('+').unwrap_or(text)))
-            }
+            n if n.fract() == 0.0 && n.abs() > js::MAX_SAFE_INTEGER as f64 => match of_radix(text) {
+                Some(whole) => Value::Number(whole.into()),
+                None => Value::Number(js::parse_number(text.strip_prefix('+').unwrap_or(text))),
+            },
             n => js::number(n),
         },
     };
     Some(value)
+}
+
+/// An integer of base 8 or 16, if it has 64 bits.
+fn of_radix(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.strip_prefix("0o").and_then(|digits| u64::from_str_radix(digits, 8).ok()),
+    }
+}
+
+/// `true` if a scalar is an integer of more than 64 bits that the double that was read of it does not print.
+pub(super) fn is_rounded(value: &Value, text: &str) -> bool {
+    let Value::Number(number) = value else { return false };
+    match number.kind() {
+        NumberKind::Float(double) if double.abs() > js::MAX_SAFE_INTEGER as f64 && !is_float(text) => {
+            let decimal = text.strip_prefix('+').unwrap_or(text);
+            decimal.starts_with("0x") || decimal.starts_with("0o") || is_rounded_integer(decimal)
+        }
+        _ => false,
+    }
 }
 
 /// Returns `true` if a number's text is one of YAML's floats; the others are its integers.

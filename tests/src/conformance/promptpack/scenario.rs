@@ -1,7 +1,7 @@
 //! Conversations: a user's turns and a model's scripted rounds, driven through the real engine's states that speak.
 //!
 //! The reference lets a destination speak at once, which RFC 0014 calls `control: agent`; the cases are run that way. A
-//! run is over when a terminal state has spoken. The reference goes on chatting in that state, so further turns are
+//! run is over when a terminal state has spoken. The reference continues chatting in that state, so further turns are
 //! given to a run that starts there.
 
 use super::{broken, compare, read_spec};

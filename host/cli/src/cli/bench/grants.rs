@@ -1,4 +1,4 @@
-//! What a component that is given as a file may reach while it is measured.
+//! The grants of a component that is given as a file while it is measured.
 
 use crate::cli::Failure;
 use opcell::FilesGrant;

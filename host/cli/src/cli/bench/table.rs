@@ -32,7 +32,7 @@ pub fn comparison(comparison: &Comparison, terminal: &Terminal) -> std::io::Resu
     Ok(())
 }
 
-/// What one run measured.
+/// Prints the measurements of one run.
 pub fn report(report: &Report, terminal: &Terminal) -> std::io::Result<()> {
     let width = report.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     terminal.line(&format!(

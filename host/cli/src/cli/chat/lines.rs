@@ -1,5 +1,4 @@
-//! Where the lines of a conversation come from: a script, a pipe, or a person, who can edit them and go back to earlier
-//! ones.
+//! The lines of a conversation: from a script, a pipe, or a person, who can edit them and go back to earlier ones.
 
 use crate::cli::{Terminal, stop::Stop};
 use opcell::{places::Places, report::printable};
@@ -10,20 +9,20 @@ use std::{
     path::PathBuf,
 };
 
-/// What a person is asked with.
+/// The prompt of a person.
 const PROMPT: &str = "> ";
 
 /// Lines that the history holds.
 const KEPT: usize = 1_000;
 
-/// Where lines come from.
+/// A source of lines.
 pub enum Lines {
-    /// What is said was given beforehand, in order.
+    /// The lines were given beforehand, in order.
     Scripted(std::vec::IntoIter<String>),
     /// A pipe, or a person whose terminal cannot be drawn on. Read where it keeps the runtime's other threads going;
     /// nothing else happens meanwhile.
     Stdin {
-        /// Whether a person is asked.
+        /// `true` if a person is prompted.
         prompts: bool,
         /// A signal while nothing but a line is waited for ends the process.
         stop: Stop,
@@ -35,7 +34,7 @@ pub enum Lines {
 /// Edits lines, and knows those of earlier conversations.
 pub struct Person {
     editor: Editor<(), FileHistory>,
-    /// Where the lines are kept; nowhere without a home directory, or where that was asked for.
+    /// The file of earlier lines; none without a home directory, or where that was asked for.
     history: Option<PathBuf>,
     stop: Stop,
 }
@@ -128,7 +127,7 @@ impl Person {
     }
 }
 
-/// Where the user's lines are kept, below the state that no project and no grant reaches.
+/// Returns the file of the user's lines, below the state that no project and no grant reaches.
 fn history_file() -> Option<PathBuf> {
     let state = Places::of_user().state?;
     Folder::open_or_make(&state, Readers::Owner).ok()?;

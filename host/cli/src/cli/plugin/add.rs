@@ -39,7 +39,7 @@ pub struct AddArgs {
     unsigned: bool,
 }
 
-/// What is written about the new plugin.
+/// The report on the new plugin.
 struct Added {
     name: String,
     key: &'static str,

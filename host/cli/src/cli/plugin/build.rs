@@ -30,7 +30,7 @@ pub struct BuildArgs {
     debug: bool,
 }
 
-/// What an author's mistake looks like to the command.
+/// Returns the failure of the command for an author's mistake.
 pub(super) fn wrong(error: &AuthorError) -> Failure {
     let code = match error {
         AuthorError::NoProject(_) => "no-plugin-project",

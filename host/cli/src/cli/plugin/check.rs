@@ -24,7 +24,7 @@ pub struct CheckArgs {
     strict: bool,
 }
 
-/// What an operator or a workflow's author will stumble over.
+/// A finding that an operator or a workflow's author will stumble over.
 #[derive(Debug, PartialEq, Serialize)]
 struct Finding {
     severity: &'static str,

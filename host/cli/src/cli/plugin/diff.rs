@@ -40,7 +40,7 @@ pub async fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Resu
     Ok(Exit::Done)
 }
 
-/// What two versions differ in beside what they ask for, a line each.
+/// Returns the differences of two versions beside their requests, a line each.
 pub(super) fn of_surfaces(old: &Surface, new: &Surface) -> Vec<String> {
     differences(old, new)
         .iter()

@@ -137,7 +137,7 @@ fn who(source: Source, key: &str, plugin: &PluginConfig, config: &Config) -> Str
     }
 }
 
-/// Where a secret comes from, and what would keep it from coming or from staying one. It is not read.
+/// Returns the source of a secret, and what would keep it from coming or from staying one. It is not read.
 fn source(source: &SecretSource) -> String {
     match source {
         SecretSource::Env(name) if std::env::var_os(name).is_none() => format!("${name}, which is not set here"),

@@ -182,7 +182,7 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
 /// A grant in the project file.
 struct Written {
     file: PathBuf,
-    /// Whether it was not there before.
+    /// `true` if it was not there before.
     changed: bool,
     /// Grants that the plugin does not ask for.
     unused: Vec<String>,

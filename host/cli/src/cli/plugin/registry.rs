@@ -1,4 +1,4 @@
-//! What the commands about registries share: pulling, and the rules of signatures.
+//! The shared parts of the commands about registries: pulling, and the rules of signatures.
 
 use super::{Component, Failure};
 use opcell::config::lock::Locked;
@@ -10,7 +10,7 @@ use opcell_sandbox::Exports;
 #[cfg(feature = "registry")]
 use std::path::Path;
 
-/// What a program without the client says when it should fetch something.
+/// Returns the failure of a program without the client when it should fetch something.
 #[cfg(not(feature = "registry"))]
 pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Result<Fetched, Failure> {
     let message =
@@ -25,7 +25,7 @@ pub(super) fn wrong(error: &RegistryError) -> Failure {
     Diagnostic::error(error.kind(), error.to_string()).help(error.help()).into()
 }
 
-/// What a project says about who may have signed a plugin.
+/// The project's expectations of the publisher of a plugin.
 #[cfg_attr(not(feature = "registry"), expect(dead_code, reason = "nothing is fetched"))]
 pub(super) struct Expected<'a> {
     /// The plugin's name in the project.
@@ -34,9 +34,9 @@ pub(super) struct Expected<'a> {
     pub(super) pinned: Option<&'a str>,
     /// The key that the command names.
     pub(super) accepted: Option<&'a PublicKey>,
-    /// Whether it may come without a signature.
+    /// `true` if it may come without a signature.
     pub(super) unsigned: bool,
-    /// How its exports become operations.
+    /// The rule by which its exports become operations.
     pub(super) exports: &'a Exports,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Res
     Ok(Fetched { pulled, component, locked })
 }
 
-/// Who signed it, if the project goes along with that.
+/// Returns the publisher who signed it, if the project allows that.
 #[cfg(feature = "registry")]
 fn publisher(reference: &Reference, pulled: &Pulled, expected: &Expected<'_>) -> Result<Option<String>, Failure> {
     let name = expected.name;

@@ -33,7 +33,7 @@ struct Change {
     name: String,
     before: Option<Locked>,
     now: Locked,
-    /// What was fetched, for a plugin of a registry.
+    /// The fetched version, for a plugin of a registry.
     fetched: Option<Box<Fetched>>,
 }
 
@@ -66,7 +66,7 @@ impl Change {
         self.fetched.is_some() && self.before.is_some() && !self.newly_requested().is_empty()
     }
 
-    /// What it asks for beyond what the lock says, as `kind name`.
+    /// Returns its requests beyond the lock, as `kind name`.
     fn newly_requested(&self) -> Vec<String> {
         let known = self.before.as_ref().map(Locked::requests).unwrap_or_default();
         excess_requests(&self.name, self.now.requests(), &known)
@@ -134,7 +134,7 @@ pub async fn diff_with_lock(global: &Global, name: &str, terminal: &Terminal) ->
     Ok(Exit::Done)
 }
 
-/// Whether this is a plugin of the project, and what lies at its path is not what the lock holds.
+/// Returns `true` if this is a plugin of the project, and the file at its path is not the one in the lock.
 pub fn differs_from_lock(global: &Global, name: &str) -> Result<bool, Failure> {
     let config = global.proposed()?;
     let (Some(plugin), Some(lock)) = (config.plugins.get(name), &config.lock) else { return Ok(false) };

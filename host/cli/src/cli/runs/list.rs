@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Runs that are read to say what they wait for; more would make the list of a large journal slow.
 const MAX_READ: usize = 200;
 
-/// What a person looks for comes first: a narrow terminal cuts the end.
+/// The alignment of the columns. The most sought ones come first: a narrow terminal cuts the end.
 const ALIGNS: [Align; 8] =
     [Align::Left, Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Right, Align::Left];
 
@@ -133,7 +133,7 @@ pub(super) async fn here(config: &Config, runs: &[RunEntry]) -> Option<Here> {
     tokio::task::spawn_blocking(move || standing::lying(&config)).await.ok()
 }
 
-/// How a run stands; one that cannot be read says so, and hides no other.
+/// Returns the standing of a run; one that cannot be read says so, and hides no other.
 async fn standing_of(
     open: &Open,
     run: &RunEntry,

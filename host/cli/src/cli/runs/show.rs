@@ -170,7 +170,7 @@ fn printable_line(text: &str) -> String {
     opcell::report::printable(text).into_owned()
 }
 
-/// How much of the run's limits is used; empty if it has none.
+/// Prints the used part of the run's limits; nothing if it has none.
 fn budget(page: &mut String, trace: &Trace) {
     let (limits, used) = (&trace.limits, &trace.used);
     let seconds = (trace.at.ms_since(trace.started_at) / 1000.0).floor();

@@ -38,7 +38,7 @@ fn http_url(text: &str) -> Result<Url, String> {
 }
 
 impl RestateArgs {
-    /// How to work for a server, if one is named.
+    /// Returns the options of working for a server, if one is named.
     pub fn options(&self, worker: &WorkerOptions) -> Option<RestateOptions> {
         let mut options = RestateOptions::new(self.restate.clone()?);
         if let Some(ingress) = &self.restate_ingress {

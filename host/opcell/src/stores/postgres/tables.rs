@@ -1,5 +1,5 @@
 //! The tables of stores beside a journal on PostgreSQL. They have a version of their own: a program that knows no
-//! stores goes on with the journal.
+//! stores continues with the journal.
 
 use opcell_journal_postgres::ServerError;
 use tokio_postgres::{Client, types::Type};
@@ -57,7 +57,7 @@ CREATE TABLE store_version (version integer NOT NULL);
 INSERT INTO store_version VALUES (1);
 ";
 
-/// A run's store is removed 90 days after its last write, the record of a call after 30 days; so many of each when a
+/// A run's store is removed 90 days after its last write, the record of a call after 30 days; this many of each when a
 /// process first uses stores, and none that another one is busy with.
 pub(super) const FORGET_STORES: &str = "DELETE FROM {s}.stores WHERE id IN (
     SELECT id FROM {s}.stores WHERE run <> '' AND written_at < clock_timestamp() - interval '90 days'

@@ -1,4 +1,4 @@
-//! What a call used and touched, for people; all of it as data below.
+//! The receipt of a call, for people; all of it as data below.
 
 use crate::page::{duration, value};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! What the page of a run shows.
+//! The content of the page of a run.
 
 use super::{data, receipt};
 use crate::{
@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(super) const SPANS: usize = 200;
 pub(super) const SAID: usize = 50;
 
-/// What the visitor may do; a button that would be refused is not there.
+/// The actions that the visitor may take; a button that would be refused is not there.
 pub(super) struct May {
     run: bool,
     approve: bool,
@@ -45,7 +45,7 @@ pub(super) struct Window {
     pub failed: bool,
 }
 
-/// How much of a run has been read that goes on being read.
+/// The part of a run that has been read while reading continues.
 pub(super) struct Partly {
     /// As its journal knows it.
     status: String,
@@ -69,7 +69,7 @@ pub(super) struct Shown {
     /// Spans that failed.
     pub failures: usize,
     pub timeline: Window,
-    /// Whether the run has more spans than the timeline.
+    /// `true` if the run has more spans than the timeline.
     pub is_cut: bool,
     pub spans: Vec<Span>,
     /// Events that have the data of the spans, and the first one.
@@ -126,7 +126,7 @@ impl Shown {
         self.partly.as_ref().map_or_else(standing, |partly| &partly.status)
     }
 
-    /// What it waits for besides an answer, who drives it, and where it comes from.
+    /// Renders what it waits for besides an answer, who drives it, and where it comes from.
     fn standing(&self) -> Markup {
         html! {
             @if let Some(standing) = &self.standing { p.quiet {
@@ -141,7 +141,7 @@ impl Shown {
         }
     }
 
-    /// How much has been read, where that is not everything.
+    /// Renders the part that has been read, where that is not everything.
     fn reading(&self) -> Markup {
         html! { @if let Some(partly) = &self.partly {
             p.box role="status" { "Reading the run: " (self.seq) " of " (partly.events) " events so far. What follows is "
@@ -340,7 +340,7 @@ impl Shown {
         html! { ol.timeline { @for span in &self.spans { (row(span)) } } }
     }
 
-    /// What models were sent, and what they answered.
+    /// Renders the requests to models, and their answers.
     fn conversation(&self) -> Markup {
         html! { @if self.talk.all > 0 {
             h2 id="conversation" { "Conversation" }
@@ -396,7 +396,8 @@ fn sections(of: &Value) -> Markup {
     } }
 }
 
-/// Whether a grant needs nothing but a name: a directory needs a path, and private addresses more than a word.
+/// Returns `true` if a grant needs nothing but a name: a directory needs a path, and private addresses more than a
+/// word.
 fn is_granted_by_name(remedy: &Remedy) -> bool {
     match remedy {
         Remedy::Grant { capability, .. } => {

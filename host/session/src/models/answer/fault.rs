@@ -41,6 +41,15 @@ impl Fault {
         Fault::new("malformed-reply", format!("its answer is malformed: {said}"), true)
     }
 
+    /// The body is a stream of Bedrock's own form, which is none of the protocols.
+    pub(in super::super) fn foreign_stream() -> Self {
+        Self::refused(
+            "it answers with Amazon's own event stream (`application/vnd.amazon.eventstream`), which is none of the \
+             protocols of `api`; set `base-url` to an endpoint of Bedrock that speaks chat completions or messages, or \
+             to a gateway",
+        )
+    }
+
     /// The body ended within the answer.
     pub(in super::super) fn cut() -> Self {
         Self::unavailable("its answer ended before it was complete")
@@ -120,7 +129,8 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     }
     let words = words_of(document).unwrap_or_else(|| document.to_string());
     let body = body.unwrap_or(document);
-    let codes = ["code", "status", "type", "status_code", "http_status", "http_code", "error_code"];
+    let codes =
+        ["code", "status", "type", "status_code", "http_status", "http_code", "error_code", "error_type", "__type"];
     let mut marks: Vec<&Json> = codes.iter().map(|key| &body[*key]).collect();
     marks.extend(codes.iter().map(|key| &document[*key]));
     marks.push(&document["base_resp"]["status_code"]);
@@ -131,11 +141,25 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     });
     let by_word = marks.iter().filter_map(|mark| mark.as_str()).find_map(|word| of_word(word));
     // The word is the finer one: 429 is a rate or an empty account.
-    let (reason, repeat) =
+    let (mut reason, mut repeat) =
         by_word.or(status.map(of_status)).or_else(|| of_sentence(&words)).unwrap_or(("provider-unavailable", true));
+    // Most providers have a word for a request that does not suit, and only their sentence says that it is too long.
+    if reason == "request-refused" && is_full(&words) {
+        (reason, repeat) = ("context-full", false);
+    }
+    if reason == "request-refused" && is_of_key(&words) {
+        reason = "unauthorized";
+    }
     let mut fault = Fault::new(reason, words, repeat);
     fault.retriable |= reason == "context-full";
+    fault.wait = body["details"].as_array().into_iter().flatten().find_map(|detail| seconds(&detail["retryDelay"]));
     Some(fault)
+}
+
+/// A wait such as `"36s"`, as Google's errors have it.
+fn seconds(delay: &Json) -> Option<Duration> {
+    let seconds = delay.as_str()?.strip_suffix('s')?.parse::<f64>().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// The meaning of an error's type, code or status.
@@ -145,6 +169,10 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
     Some(match () {
         () if has(&["context_length", "context_window", "prompt_too_long", "exceed_context"]) => {
             ("context-full", false)
+        }
+        // A slip of the model, which its provider could not read: another answer may be fine.
+        () if has(&["tool_use_failed", "json_validate_failed", "output_parse_failed", "malformed_function"]) => {
+            ("malformed-reply", true)
         }
         () if has(&["insufficient_quota", "billing", "payment", "credit", "insufficient_balance"]) => {
             ("request-refused", false)
@@ -181,9 +209,39 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
         {
             ("provider-unavailable", true)
         }
-        () if has(&["invalid", "not_found", "bad_request", "unsupported", "validation"]) => ("request-refused", false),
+        () if has(&["invalid", "not_found", "bad_request", "unsupported", "validation", "too_large"]) => {
+            ("request-refused", false)
+        }
         () => return None,
     })
+}
+
+/// Returns `true` if an error's sentence says that the conversation does not fit the model's context.
+fn is_full(words: &str) -> bool {
+    const SAID: [&str; 12] = [
+        "context length",
+        "context window",
+        "context size",
+        "context limit",
+        "maximum context",
+        "prompt is too long",
+        "input is too long",
+        "prompt too long",
+        "input token count",
+        "too many input tokens",
+        "maximum prompt length",
+        "exceeds the maximum number of tokens",
+    ];
+    let words = words.to_ascii_lowercase();
+    SAID.iter().any(|said| words.contains(said))
+}
+
+/// Returns `true` if an error's sentence says that the key is none.
+fn is_of_key(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    ["api key not valid", "invalid api key", "incorrect api key", "api key is invalid"]
+        .iter()
+        .any(|said| words.contains(said))
 }
 
 /// The meaning of an error's sentence, for errors without a type, code or status.
@@ -195,9 +253,7 @@ fn of_sentence(words: &str) -> Option<(&'static str, bool)> {
             ("provider-unavailable", true)
         }
         () if has(&["rate limit", "too many requests"]) => ("rate-limited", true),
-        () if has(&["context length", "context window", "maximum context", "prompt is too long"]) => {
-            ("context-full", false)
-        }
+        () if is_full(&words) => ("context-full", false),
         () if has(&["api key", "api_key", "unauthorized", "not authorized", "authentication"]) => {
             ("unauthorized", false)
         }

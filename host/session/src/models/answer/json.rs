@@ -1,5 +1,6 @@
 //! JSON of a provider, within a bound for the values that it unpacks to.
 
+use opcell_types::value::with_exact_integers;
 use serde_json::Value as Json;
 
 /// The most values of one document: sixteen million brackets of two bytes would take half a gigabyte.
@@ -14,16 +15,18 @@ pub(in super::super) enum NotJson {
     Broken(String),
 }
 
-/// Reads one document.
+/// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and the
+/// model is told of.
 pub(in super::super) fn parse(bytes: &[u8]) -> Result<Json, NotJson> {
     check(bytes)?;
-    serde_json::from_slice(bytes).map_err(|error| not_json(&error))
+    serde_json::from_slice(&with_exact_integers(bytes)).map_err(|error| not_json(&error))
 }
 
 /// Reads documents that follow each other, as lines of JSON do.
 pub(super) fn parse_all(bytes: &[u8]) -> Result<Vec<Json>, NotJson> {
     check(bytes)?;
-    serde_json::Deserializer::from_slice(bytes).into_iter().collect::<Result<_, _>>().map_err(|error| not_json(&error))
+    let exact = with_exact_integers(bytes);
+    serde_json::Deserializer::from_slice(&exact).into_iter().collect::<Result<_, _>>().map_err(|error| not_json(&error))
 }
 
 fn not_json(error: &serde_json::Error) -> NotJson {

@@ -34,6 +34,9 @@ impl<'a> AnswerReader<'a> {
     pub(in super::super) fn push(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let mut frames = Vec::new();
         self.frames.push(bytes, &mut frames).map_err(|_| Fault::too_large())?;
+        if is_amazon_event(self.frames.head()) {
+            return Err(Fault::foreign_stream());
+        }
         frames.into_iter().try_for_each(|frame| self.frame(frame))
     }
 
@@ -121,7 +124,7 @@ impl<'a> AnswerReader<'a> {
         self.protocol.event(Event { name, data, whole }, &mut piece)
     }
 
-    /// A body without a single event.
+    /// The fault of a body without a single event.
     fn senseless(&self) -> Fault {
         let head = String::from_utf8_lossy(self.frames.head());
         match head.trim_start_matches('\u{feff}').trim() {
@@ -132,4 +135,13 @@ impl<'a> AnswerReader<'a> {
             }
         }
     }
+}
+
+/// Returns `true` if bytes begin as a message of Amazon's event streams: the lengths of the message and of its headers,
+/// a sum of both, then the first header with its name's length before it.
+fn is_amazon_event(head: &[u8]) -> bool {
+    const HEADERS: [&[u8]; 4] = [b":message-type", b":event-type", b":content-type", b":exception-type"];
+    let Some((lengths, rest)) = head.split_at_checked(12) else { return false };
+    let is_short = lengths.first() == Some(&0) && lengths.get(4) == Some(&0);
+    is_short && rest.get(1..).is_some_and(|name| HEADERS.iter().any(|header| name.starts_with(header)))
 }

@@ -169,6 +169,7 @@ impl Anthropic {
         self.usage(&message["usage"]);
         match &message["content"] {
             Json::String(text) => self.begin(None, &json!({"type": "text", "text": text}), show),
+            block @ Json::Object(_) => self.begin(None, block, show),
             Json::Array(blocks) => {
                 for block in blocks {
                     match block {
