@@ -35,6 +35,8 @@ mod schema;
 mod selftest;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(unix)]
+mod service;
 mod skill;
 mod stop;
 mod stream;
@@ -174,6 +176,10 @@ enum Command {
     /// Serve the HTTP API, and drive the runs of its journal.
     #[cfg(feature = "server")]
     Serve(serve::ServeArgs),
+    /// Write the systemd unit of the server or a worker, and run commands as its user.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// List the schedules and webhooks that start runs while `opcell serve` runs, and when they are due.
     Triggers,
     /// Create, list and revoke the tokens of `opcell serve`.
@@ -371,6 +377,8 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
         Command::Triggers => triggers::triggers(&cli.global, terminal),
+        #[cfg(unix)]
+        Command::Service(command) => service::service(command, terminal),
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Explain(args) => explain::explain(args, terminal),
         Command::Completions(args) => manual::completions(args),

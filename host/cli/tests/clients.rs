@@ -16,6 +16,12 @@ use std::{
     process::{Command, Output},
 };
 
+/// Readers of descriptions of APIs, from PyPI.
+const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
+
+/// A linter of descriptions of APIs, from npm.
+const LINTER: &str = "@redocly/cli@2.77.0";
+
 /// The packages that are installed from PyPI, into the target folder.
 const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "mcp==2.3.0", "playwright==1.65.2"];
 
@@ -38,7 +44,11 @@ fn project() -> tempfile::TempDir {
 
 /// A folder with the programs of the packages, made once; `None`, after a line on stderr, where they cannot be had.
 fn programs() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", PACKAGES.join("-")));
+    installed(&PACKAGES)
+}
+
+fn installed(packages: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", packages.join("-")));
     let bin = folder.join("bin");
     // One test at a time: each would remove what the other installs.
     let lock = fs::File::create(folder.with_extension("lock")).unwrap();
@@ -52,10 +62,10 @@ fn programs() -> Option<PathBuf> {
         Err(error) => Err(error.to_string()),
     };
     let made = done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).output())
-        .and_then(|()| done(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(PACKAGES).output()))
+        .and_then(|()| done(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(packages).output()))
         .and_then(|()| fs::write(bin.join("complete"), "").map_err(|error| error.to_string()));
     if let Err(error) = made {
-        eprintln!("SKIPPED: {} could not be installed from PyPI: {error}", PACKAGES.join(" and "));
+        eprintln!("SKIPPED: {} could not be installed from PyPI: {error}", packages.join(" and "));
         return None;
     }
     Some(bin)
@@ -217,4 +227,46 @@ fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_client_that_is_generated_from_the_description_starts_approves_and_forks_a_run() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
+    let file = folder.path().join("openapi.json");
+    fs::write(&file, description).unwrap();
+    let Some(bin) = installed(&READERS) else { return };
+    let validated = Command::new(bin.join("openapi-spec-validator")).arg(&file).output().unwrap();
+    assert!(validated.status.success(), "{}", said(&validated));
+    let generated = Command::new(bin.join("openapi-python-client"))
+        .args(["generate", "--meta", "none", "--output-path", "generated", "--path", "openapi.json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(generated.status.success(), "{}", said(&generated));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/client.py");
+    let used = Command::new(bin.join("python")).arg(script).arg(folder.path()).arg(&server.address).output().unwrap();
+    assert!(used.status.success() && said(&used).contains("done"), "{}", said(&used));
+}
+
+#[test]
+fn a_linter_finds_nothing_wrong_with_the_description() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
+    fs::write(folder.path().join("openapi.json"), description).unwrap();
+    // It is a matter of whether npm has it: what it finds comes after.
+    let has = Command::new("npx").args(["--yes", LINTER, "--version"]).current_dir(folder.path()).output();
+    if !has.is_ok_and(|has| has.status.success()) {
+        eprintln!("SKIPPED: {LINTER} could not be had from npm");
+        return;
+    }
+    let linted = Command::new("npx")
+        .args(["--yes", LINTER, "lint", "openapi.json"])
+        .env("REDOCLY_TELEMETRY", "off")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(linted.status.success(), "{}", said(&linted));
 }

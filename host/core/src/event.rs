@@ -477,6 +477,24 @@ pub struct RunStarted {
     /// W3C trace context of whoever started it (`traceparent`), if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
+    /// For a fork, where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Box<ForkOrigin>>,
+}
+
+/// The origin of a fork. The events that it shares happened before it was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ForkOrigin {
+    /// The run whose events it shares.
+    pub run: Arc<str>,
+    /// The last of them.
+    pub seq: u64,
+    /// When it was made.
+    pub at: Timestamp,
+    /// By whom, as the host knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 /// Something wanted. What is not said here follows from the state.

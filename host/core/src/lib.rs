@@ -25,6 +25,7 @@ pub mod program;
 pub mod event;
 pub mod large;
 pub mod outcome;
+pub mod retry;
 mod wire;
 
 mod dialogue;

@@ -172,6 +172,8 @@ pub struct RunOutcome {
     pub workflow: Arc<str>,
     /// The status: ended, or `suspended`.
     pub status: Status,
+    /// When it was started; a fork: when it was forked.
+    pub began: Timestamp,
     /// Number of the last event.
     pub events: u64,
     /// The steps that it is in, outermost first, each with the number of its visit.

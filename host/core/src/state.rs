@@ -27,7 +27,7 @@ pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pa
 use crate::{
     conversation::Messages,
     decide::ValueLimits,
-    event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
+    event::{EffectId, ForkOrigin, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, RunEnd, RunOutcome, Status, Used},
     program::Program,
     wire,
@@ -65,6 +65,9 @@ pub struct State {
     /// W3C trace context of whoever started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<Arc<str>>,
+    /// For a fork, where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) forked: Option<Box<ForkOrigin>>,
     pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
     pub(crate) instances: Numbered<InstanceId, Instance>,
     pub(crate) frames: Numbered<FrameId, Frame>,
@@ -370,6 +373,18 @@ impl State {
         self.traceparent.as_ref()
     }
 
+    /// For a fork, where it comes from.
+    #[must_use]
+    pub fn forked(&self) -> Option<&ForkOrigin> {
+        self.forked.as_deref()
+    }
+
+    /// When the run itself began: for a fork, when it was made.
+    #[must_use]
+    pub fn own_start(&self) -> Timestamp {
+        self.forked().map_or(self.started_at, |origin| origin.at)
+    }
+
     /// When the run started.
     #[must_use]
     pub fn started_at(&self) -> Timestamp {
@@ -428,6 +443,7 @@ impl State {
             workflow: self.program().map_or_else(|| "".into(), |program| program.name().clone()),
             status: self.status(),
             events: self.seq(),
+            began: self.own_start(),
             due: self.due(),
             source: end.as_ref().and_then(|end| end.source),
             reason,

@@ -1,11 +1,13 @@
 //! The trace of a run, entry by entry: a projection of its events for people and programs. Nothing here is known that
 //! the journal does not hold.
 
+mod within;
+
 use crate::{
     conversation::{Message, Role, Usage},
     event::{
-        Answer, CallAnswer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, Recorded, Request, Settled,
-        Timestamp,
+        Answer, CallAnswer, Destination, EffectId, EffectReply, Event, ForkOrigin, FrameId, GrantScope, Recorded,
+        Request, Settled, Timestamp,
     },
     failure::Failure,
     located::{Located, located},
@@ -20,7 +22,7 @@ use opcell_ir::{
     names::Outcome,
 };
 use opcell_types::{Denial, Source, Value};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{collections::HashMap, sync::Arc};
 
 /// A run up to one of its events.
@@ -37,9 +39,14 @@ pub struct Trace {
     /// The last of the events.
     pub seq: u64,
     /// When the run started.
+    #[serde(serialize_with = "as_text")]
     pub started_at: Timestamp,
     /// When the last of the events happened.
+    #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
+    /// For a fork, where it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked: Option<ForkOrigin>,
     /// The input of the run.
     pub input: Value,
     /// The workflow's limits, narrowed by the host's.
@@ -131,8 +138,10 @@ pub struct StepTrace {
     /// The event that began it.
     pub seq: u64,
     /// When it began.
+    #[serde(serialize_with = "as_text")]
     pub began: Timestamp,
     /// When its last event happened.
+    #[serde(serialize_with = "as_text")]
     pub ended: Timestamp,
     /// Its inputs as they were resolved: an operation's arguments, a transform's inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,6 +267,7 @@ pub struct SentMessage {
     /// Number of the event, from 1.
     pub seq: u64,
     /// When the run recorded it.
+    #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The sender, as the host knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -322,7 +332,8 @@ impl Trace {
             workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
             end: End::of(&state.outcome()),
             seq: state.seq(),
-            started_at: state.started_at(),
+            started_at: state.own_start(),
+            forked: state.forked().cloned(),
             at: events.last().map_or_else(Timestamp::default, |last| last.at),
             input,
             limits: *state.limits(),
@@ -335,6 +346,11 @@ impl Trace {
             messages: reader.messages,
         })
     }
+}
+
+/// A time as people read it.
+fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&at.to_text())
 }
 
 /// The parent of a line of steps.

@@ -319,6 +319,7 @@ impl Engine {
             pins: options.pins,
             session: options.session,
             traceparent: options.traceparent,
+            forked: None,
         };
         let pinned = self
             .delegates(&program)
@@ -409,7 +410,7 @@ impl Engine {
         let mut state = match &opened.snapshot {
             Some(snapshot) => match reader.state(snapshot).await? {
                 Some(state) => state,
-                None => self.state_at(run, Some(snapshot.seq)).await?,
+                None => self.state_within(Reader::new(self.journal.as_ref(), run), Some(snapshot.seq)).await?,
             },
             None => State::default(),
         };
@@ -522,7 +523,7 @@ impl Engine {
             at,
         };
         if state.has_signal(name) {
-            let history = self.history(run).await?;
+            let history = self.shown_history(run, None).await?;
             let last = history.iter().rev().find_map(|recorded| match &recorded.event {
                 Event::SignalReceived(signal) if signal.name == *name => Some((signal, recorded.at)),
                 _ => None,
@@ -571,7 +572,7 @@ impl Engine {
         by: Option<Arc<str>>,
         key: Option<Arc<str>>,
     ) -> Result<Option<Delivery>, RunError> {
-        let state = self.state_at(run, None).await?;
+        let state = self.shown_state(run, None).await?;
         if key.as_deref().is_some_and(|key| state.has_signal_key(key)) {
             return Ok(None);
         }

@@ -44,6 +44,20 @@ pub enum RunError {
         /// The problem.
         problem: String,
     },
+    /// The run's events take more memory than reading it may.
+    #[error(
+        "run `{run}` is too large to be read whole: its events up to {seq} take more than {} MiB; \
+         `opcell runs export {run}` reads it piece by piece",
+        bytes >> 20
+    )]
+    TooLarge {
+        /// ID of the run.
+        run: RunId,
+        /// Number of the event that is too much.
+        seq: u64,
+        /// The most that the events of a run may take.
+        bytes: u64,
+    },
     /// A dependency of the run differs from the one it was started with.
     #[error("run `{run}` was started with {name} {pinned}, but found {found}; restore the pinned version to resume it")]
     Pin {
@@ -121,6 +135,14 @@ pub enum RunError {
         /// The last one.
         last: u64,
     },
+    /// There is no call to make again.
+    #[error("run `{run}` cannot be retried: {problem}")]
+    NothingToRetry {
+        /// ID of the run.
+        run: RunId,
+        /// Why not, as a clause.
+        problem: String,
+    },
     /// The task that drove it is gone.
     #[error("the driver of run `{0}` is gone; resume the run")]
     Gone(RunId),
@@ -135,6 +157,7 @@ impl RunError {
             Self::ShuttingDown => "shutting-down",
             Self::Replay { .. } => "journal-inconsistent",
             Self::Unreadable { .. } => "event-unreadable",
+            Self::TooLarge { .. } => "run-too-large",
             Self::Pin { .. } => "pinned-plugin-missing",
             Self::UnknownSignal { .. } => "unknown-signal",
             Self::AlreadyAnswered { .. } => "already-answered",
@@ -142,6 +165,7 @@ impl RunError {
             Self::AnswerNotTaken { .. } => "answer-not-taken",
             Self::Ended { .. } => "run-ended",
             Self::NoSuchEvent { .. } => "unknown-event",
+            Self::NothingToRetry { .. } => "nothing-to-retry",
             Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",
         }
     }

@@ -1,6 +1,9 @@
 //! Following a run that is being driven, and telling it things.
 
-use crate::{error::RunError, record::read_history};
+use crate::{
+    error::RunError,
+    record::{Reader, read_history},
+};
 use futures_util::Stream;
 use opcell_core::{Recorded, RunOutcome, message::Message};
 use opcell_journal::{Damage, Journal, RunId};
@@ -107,7 +110,8 @@ impl RunHandle {
     /// When the past cannot be read.
     pub async fn events(&self) -> Result<EventStream, RunError> {
         let (last, live) = self.listeners.join();
-        let past = if last == 0 { Vec::new() } else { read_history(&self.journal, &self.run, last).await? };
+        let reader = Reader::new(self.journal.as_ref(), &self.run);
+        let past = if last == 0 { Vec::new() } else { read_history(reader, last).await? };
         Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
     }
 

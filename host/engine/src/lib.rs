@@ -33,11 +33,11 @@ pub mod worker;
 pub use opcell_core::{
     Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, approval, call, conversation, decide,
     decide::ValueLimits,
-    effect, event, located,
+    effect, event, large, located,
     message::Message,
     offer, outcome,
     outcome::RunOutcome,
-    program, receipt,
+    program, receipt, retry,
     state::{self, AskedApproval, AskedGrant, NotChosen, Wanted},
     trace,
 };
@@ -47,3 +47,4 @@ pub use error::RunError;
 pub use handle::{EventStream, RunHandle};
 pub use past::Divergence;
 pub use ports::Ports;
+pub use record::ReadSoFar;

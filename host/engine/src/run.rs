@@ -176,7 +176,11 @@ impl Driver {
             result = self.settle().await;
         }
         if let Err(error) = &result {
-            tracing::error!(run = %self.run, %error, "run stopped");
+            // Whoever took the run over drives it: an ordinary hand-over.
+            match error.kind() {
+                "run-fenced" | "lease-lost" => tracing::info!(run = %self.run, %error, "run handed over"),
+                _ => tracing::error!(run = %self.run, %error, "run stopped"),
+            }
         }
         // A run that has ended has no owner any more.
         let released = result.is_ok() && self.last_state.as_ref().is_some_and(|state| state.ended);

@@ -59,6 +59,15 @@ pub struct Snapshot {
     pub payload: Arc<str>,
 }
 
+/// Large values that were asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundValues {
+    /// Those that were read.
+    pub found: Vec<StoredValue>,
+    /// Digests of those that are there, and for which there was no room.
+    pub too_large: Vec<Arc<str>>,
+}
+
 /// The part of a broken run that may be given up to take it over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cut {
@@ -120,7 +129,7 @@ pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(),
 }
 
 /// An owner as a person finds it: what makes its name unique says nothing to them.
-fn shown(owner: &str) -> String {
+pub(crate) fn shown(owner: &str) -> String {
     match owner.split_once('-') {
         Some((pid, _)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),
         _ => owner.to_owned(),
@@ -144,6 +153,17 @@ pub enum JournalError {
         run: RunId,
         /// The owner of the run.
         owner: String,
+    },
+    /// The run came with a journal that its user did not make.
+    #[error(
+        "run `{run}` was not made here: it came with {path}, or was there when that file was first opened; \
+         look at it with `opcell runs show {run}`, and let it run with `opcell runs adopt {run}`"
+    )]
+    FromElsewhere {
+        /// ID of the run.
+        run: RunId,
+        /// File of the journal.
+        path: String,
     },
     /// Another owner has taken the run since.
     #[error("run `{run}` was taken over: this writer has fence {held}, the newest is {newest}; nothing was written")]
@@ -203,6 +223,18 @@ pub enum JournalError {
         /// The most.
         most: u64,
     },
+    /// The run's records have more text than taking it over may read.
+    #[error(
+        "run `{run}` has more than {} MiB of events after its last snapshot; it cannot be resumed, and `opcell runs export {run}` \
+         reads it piece by piece",
+        bytes >> 20
+    )]
+    TooLarge {
+        /// ID of the run.
+        run: RunId,
+        /// The most.
+        bytes: usize,
+    },
     /// Another process keeps the store to itself.
     #[error("the journal is locked by another process; try again when it has finished")]
     Locked,
@@ -245,12 +277,43 @@ pub enum JournalError {
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// The storage failed.
-    #[error("the journal's storage failed: {0}")]
-    Storage(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The storage failed. Its text has the causes, each once, and what helps.
+    #[error("the journal's storage failed: {}", causes(.0.as_ref()))]
+    Storage(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+/// The causes of an error, outermost first, each once, with what helps.
+fn causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
+    let mut said: Vec<String> = Vec::new();
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        // SQLite's number says nothing more than its words.
+        let is_number = text.starts_with("Error code ") && !said.is_empty();
+        if !is_number && !said.iter().any(|before| before.contains(&text)) {
+            said.push(text);
+        }
+        next = cause.source();
+    }
+    let text = said.join(": ");
+    let helps = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let help = if helps(&["disk is full", "No space left", "quota exceeded", "Disk quota"]) {
+        "; free space: nothing that was recorded is lost, and runs continue from there"
+    } else if helps(&["readonly database", "Permission denied", "Read-only file system", "unable to open"]) {
+        "; this user must be able to write the file and its folder"
+    } else {
+        ""
+    };
+    format!("{text}{help}")
 }
 
 impl JournalError {
+    /// Returns `true` if the storage failed; otherwise it works, and refused what was asked.
+    #[must_use]
+    pub fn is_of_storage(&self) -> bool {
+        matches!(self, Self::Storage(_) | Self::Unreachable { .. } | Self::Corrupt { .. } | Self::Locked)
+    }
+
     /// Stable and machine-readable, kebab-case.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -258,12 +321,14 @@ impl JournalError {
             Self::UnknownRun(_) => "unknown-run",
             Self::RunExists(_) => "run-exists",
             Self::Held { .. } => "run-locked",
+            Self::FromElsewhere { .. } => "run-from-elsewhere",
             Self::Fenced { .. } => "run-fenced",
             Self::LeaseLost { .. } => "lease-lost",
             Self::Broken { .. } => "journal-tampered",
             Self::Torn { .. } => "journal-torn",
             Self::Ended { .. } => "run-ended",
             Self::Full { .. } => "run-full",
+            Self::TooLarge { .. } => "run-too-large",
             Self::Locked => "journal-locked",
             Self::OutOfOrder { .. } => "record-out-of-order",
             Self::Schema { .. } => "journal-schema",
@@ -313,12 +378,13 @@ pub trait Journal: Send + Sync {
         false
     }
 
-    /// The values with these digests that the journal has; those that it does not have are left out.
+    /// The values with these digests that the journal has, as long as their texts take no more than so many bytes
+    /// together. Those that it does not have are left out.
     ///
     /// # Errors
     /// The storage's.
-    async fn values(&self, _digests: &[Arc<str>]) -> Result<Vec<StoredValue>, JournalError> {
-        Ok(Vec::new())
+    async fn values(&self, _digests: &[Arc<str>], _max_bytes: u64) -> Result<FoundValues, JournalError> {
+        Ok(FoundValues::default())
     }
 
     /// Makes a run with its first records and takes ownership of it.
@@ -355,7 +421,8 @@ pub trait Journal: Send + Sync {
         self.append(Append { records: made.collect(), ..append }).await
     }
 
-    /// Reads up to `limit` records after `after` without owning the run.
+    /// Reads up to `limit` records after `after` without owning the run: fewer where they have more than a megabyte
+    /// of text, and none only where there are none.
     ///
     /// # Errors
     /// [`JournalError::UnknownRun`], [`JournalError::Broken`] or [`JournalError::Torn`] when the first of them is not
@@ -428,9 +495,57 @@ pub trait Journal: Send + Sync {
         Ownership::lasting()
     }
 
+    /// Writes something that changes nothing, so that whoever asks knows that runs can go on.
+    ///
+    /// # Errors
+    /// The storage's: a full disk, missing permissions, a file that was removed.
+    async fn probe(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    /// Returns `true` for a run that this journal's user did not make, and has not adopted: it can be looked at, and is
+    /// not driven.
+    fn is_from_elsewhere(&self, _run: &RunId) -> bool {
+        false
+    }
+
+    /// Takes runs from elsewhere as the user's own.
+    ///
+    /// # Errors
+    /// The storage's.
+    fn adopt(&self, _runs: &[RunId]) -> Result<(), JournalError> {
+        Ok(())
+    }
+
     /// Waits until a run may have become runnable, or for this long. A journal that cannot know returns after a fifth
     /// of a second at most.
     async fn changed(&self, at_most: Duration) {
         tokio::time::sleep(at_most.min(Duration::from_millis(200))).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the transaction could not be committed")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("database or disk is full")]
+    struct Inner(#[source] std::io::Error);
+
+    #[test]
+    fn a_failure_of_the_storage_says_each_cause_once_and_what_helps() {
+        let number = std::io::Error::other("Error code 13: Insertion failed because database is full");
+        let said = JournalError::Storage(Arc::new(Outer(Inner(number)))).to_string();
+        assert_eq!(
+            said,
+            "the journal's storage failed: the transaction could not be committed: database or disk is full; free \
+             space: nothing that was recorded is lost, and runs continue from there"
+        );
+        let plain = JournalError::Storage(Arc::new(std::io::Error::other("it is gone")));
+        assert_eq!(plain.to_string(), "the journal's storage failed: it is gone");
     }
 }

@@ -273,6 +273,7 @@ impl Journal for MemoryJournal {
                 created_at: run.created_at,
                 updated_at: run.updated_at(),
                 driven: run.owned,
+                driver: run.owned.then(|| "this process".into()),
             })
             .collect();
         entries.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| b.run.cmp(&a.run)));

@@ -246,7 +246,10 @@ async fn a_large_value_is_kept_once_as_long_as_a_run_names_it() {
     let number = |sql: &str| -> i64 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
     assert_eq!(number("SELECT count(*) FROM large_values"), 1);
     assert!(number("SELECT length(block) FROM large_values") < 2_000);
-    assert_eq!(journal.values(&["none".into(), "d1".into()]).await.unwrap(), [value]);
+    let digests = ["none".into(), "d1".into()];
+    assert_eq!(journal.values(&digests, 100_000).await.unwrap().found, [value]);
+    let none = journal.values(&digests, 99_999).await.unwrap();
+    assert_eq!((none.found, none.too_large), (Vec::new(), vec!["d1".into()]));
     for (run, left) in runs.iter().zip([1, 0]) {
         store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run = ?1", [run.as_ref()]).unwrap();
         journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();

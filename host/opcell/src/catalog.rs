@@ -17,7 +17,7 @@ use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Su
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
-use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
+use opcell_sandbox::{CellRequest, CellResult, HostServices, LoadError, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::SessionTool;
 use opcell_types::{
     OperationId, Value,
@@ -325,14 +325,25 @@ impl Catalog {
 
     /// An operation that is not there may be one of a plugin that was left out: no one has asked it what it offers.
     pub(crate) fn left_out_help(&self) -> Option<String> {
-        let names: Vec<String> = self.left_out.iter().map(|left_out| format!("`{}`", left_out.plugin)).collect();
-        match names.as_slice() {
+        let named = |changed: bool| -> Vec<String> {
+            let is = |error: &LoadError| matches!(error, LoadError::Changed { .. }) == changed;
+            let left_out = self.left_out.iter().filter(|left_out| is(&left_out.error));
+            left_out.map(|left_out| format!("`{}`", left_out.plugin)).collect()
+        };
+        let said = |names: Vec<String>, one: &str, several: &str| match names.as_slice() {
             [] => None,
-            [name] => Some(format!("plugin {name} is not loaded, because it asks for more than was agreed to")),
-            names => Some(format!(
-                "plugins {} are not loaded, because they ask for more than was agreed to",
-                names.join(", ")
-            )),
+            [name] => Some(format!("plugin {name} is not loaded, because {one}")),
+            names => Some(format!("plugins {} are not loaded, because {several}", names.join(", "))),
+        };
+        let changed = said(
+            named(true),
+            "its file is not the one that was agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
+            "their files are not those that were agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
+        );
+        let asks = said(named(false), "it asks for more than was agreed to", "they ask for more than was agreed to");
+        match (changed, asks) {
+            (Some(changed), Some(asks)) => Some(format!("{changed}; {asks}")),
+            (one, other) => one.or(other),
         }
     }
 

@@ -1,8 +1,11 @@
 //! Opens the store in which a project keeps its runs.
 
+mod origin;
+
 use crate::{
     config::{JournalPlace, JournalSettings},
     host::HostError,
+    places::Places,
     report::Rejected,
     stores::PluginStores,
 };
@@ -16,9 +19,17 @@ use std::{path::Path, sync::Arc, time::SystemTime};
 /// When it cannot be opened, or this program is built without such journals.
 pub async fn open(settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
     match &settings.place {
-        JournalPlace::File(path) => file::open(path),
+        JournalPlace::File(path) => of_file_with_origin(settings, path, &Places::of_user()).await,
         JournalPlace::Server(server) => server::open(server).await,
     }
+}
+
+async fn of_file_with_origin(
+    settings: &JournalSettings,
+    path: &Path,
+    places: &Places,
+) -> Result<Arc<dyn Journal>, HostError> {
+    origin::opened(settings, places, || file::open(path)).await
 }
 
 /// As [`open`], and deletes the ended runs that the settings do not keep: for a host that runs workflows, never for
@@ -34,9 +45,10 @@ pub async fn open_and_retain(settings: &JournalSettings) -> Result<Arc<dyn Journ
 pub(crate) async fn open_with_stores(
     settings: &JournalSettings,
     stores: &PluginStores,
+    places: &Places,
 ) -> Result<Arc<dyn Journal>, HostError> {
     let journal = match &settings.place {
-        JournalPlace::File(path) => file::open(path)?,
+        JournalPlace::File(path) => of_file_with_origin(settings, path, places).await?,
         JournalPlace::Server(server) => server::open_with_stores(server, stores).await?,
     };
     retained(journal, settings).await
@@ -72,7 +84,10 @@ pub async fn backup(settings: &JournalSettings, copy: &Path) -> Result<u64, Host
 /// is not sound.
 pub async fn restore(settings: &JournalSettings, copy: &Path, replace: bool) -> Result<u64, HostError> {
     let (store, copy) = (of_file(settings, "pg_restore")?.to_owned(), copy.to_owned());
-    apart(move || file::restore(&copy, &store, replace)).await
+    let restored = apart(move || file::restore(&copy, &store, replace)).await?;
+    // Whoever restores a copy says that its runs are to go on.
+    origin::own(settings, &Places::of_user()).map_err(|error| JournalError::Storage(Arc::new(error)))?;
+    Ok(restored)
 }
 
 fn of_file<'a>(settings: &'a JournalSettings, instead: &str) -> Result<&'a Path, Rejected> {

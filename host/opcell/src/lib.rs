@@ -76,6 +76,8 @@ pub mod places;
 pub mod services;
 mod sessions;
 pub mod stores;
+
+pub mod standing;
 mod tools;
 pub use opcell_types::trace;
 pub mod triggers;

@@ -18,6 +18,7 @@ use crate::{
     report::Rejected,
 };
 use files::Stamps;
+pub(crate) use files::digest as digest_of;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
 use opcell_ir::Diagnostic;
 use opcell_journal::RunId;

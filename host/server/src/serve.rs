@@ -137,6 +137,17 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
+/// Logs what a worker reports. Another worker that has taken a run over is no mistake.
+fn logged(tenant: &str, event: WorkerEvent) {
+    match event {
+        WorkerEvent::Refused { run, why } => tracing::warn!(tenant, %run, why, "a run cannot continue here"),
+        WorkerEvent::LeaseLost { run } => tracing::info!(tenant, %run, "another worker drives the run from now on"),
+        WorkerEvent::Unreachable { why } => tracing::warn!(tenant, why, "the journal does not answer; trying again"),
+        WorkerEvent::Reachable => tracing::warn!(tenant, "the journal answers again"),
+        _ => {}
+    }
+}
+
 /// A server that listens, and has not answered yet.
 pub struct Serving {
     listener: TcpListener,
@@ -217,7 +228,7 @@ impl Serving {
                 let report = |event: WorkerEvent| {
                     match event {
                         WorkerEvent::Turn(outcome) => tenant.stopped(&outcome),
-                        event => tracing::warn!(tenant = %tenant.name, ?event, "worker"),
+                        event => logged(&tenant.name, event),
                     }
                     Ok::<(), RunError>(())
                 };

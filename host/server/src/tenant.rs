@@ -10,8 +10,13 @@ use crate::{
 };
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::{Config, LiveHost, Rejected, Remedy, triggers::Trigger};
-use opcell_engine::RunOutcome;
+use opcell::{
+    Config, LiveHost, Rejected, Remedy,
+    standing::{self, STUCK_SECONDS, Standing},
+    triggers::Trigger,
+};
+use opcell_engine::{RunError, RunOutcome, State};
+use opcell_journal::{RunEntry, RunId, RunQuery};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -29,6 +34,9 @@ const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
 /// Refused tokens in a second that are logged.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+
+/// Runs whose IDs begin with that of a run, itself among them, that are looked through for it.
+const NAMESAKES: usize = 50;
 
 /// The limits on the requests of one tenant.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +107,30 @@ pub struct Tenant {
 impl Tenant {
     /// The name of the only tenant of a project that declares none.
     pub const DEFAULT: &str = "default";
+
+    /// A run as lists have it.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) async fn entry(&self, run: &RunId) -> Result<Option<RunEntry>, RunError> {
+        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
+        let namesakes = self.host.engine().runs_page(query).await?;
+        let is_cut = namesakes.len() >= NAMESAKES;
+        match namesakes.into_iter().find(|entry| entry.run == *run) {
+            None if is_cut => Ok(self.host.engine().runs().await?.into_iter().find(|entry| entry.run == *run)),
+            found => Ok(found),
+        }
+    }
+
+    /// The standing of a run. `known`: its state, if it was read.
+    ///
+    /// # Errors
+    /// When the run cannot be read.
+    pub(crate) async fn standing(&self, entry: &RunEntry, known: Option<&State>) -> Result<Standing, RunError> {
+        let host = self.host.now();
+        let here = standing::loaded(host.catalog());
+        Standing::of_known(host.engine(), entry, known, Some(&here), STUCK_SECONDS).await
+    }
 
     /// A tenant with its host, whose plugins may be exchanged while it serves.
     #[must_use]

@@ -12,8 +12,9 @@ use crate::{
 use axum::http::StatusCode;
 use opcell::{Denial, remedy};
 use opcell_engine::{
-    Engine, RunError,
+    Engine, ReadSoFar, RunError,
     event::{EffectReply, Event, Recorded},
+    retry::RetryPoints,
     state::State as RunFold,
 };
 use opcell_journal::RunId;
@@ -48,6 +49,9 @@ const STRETCH: u64 = 2_048;
 const VIEWS: usize = 64;
 const EVENTS: u64 = 200_000;
 
+/// Bytes of an event that counts as one of them.
+const EVENT_BYTES: u64 = 2_048;
+
 /// The time for which an unused view is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -58,6 +62,17 @@ const RECEIPTS: usize = 20;
 /// Events that are far apart are not read together.
 const GAP: u64 = 64;
 
+/// An event of a conversation.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// The step whose session it is.
+    pub(crate) step: Arc<str>,
+    /// Of an answer of a tool: the tool.
+    pub(crate) tool: Option<Arc<str>>,
+}
+
 /// The view of one run.
 pub(crate) struct View {
     run: RunId,
@@ -66,11 +81,13 @@ pub(crate) struct View {
     /// Indexes of the spans in the order of their tree; made again when there are more.
     order: Vec<usize>,
     failed: Vec<usize>,
-    said: Vec<u64>,
+    said: Vec<Said>,
     receipts: VecDeque<u64>,
     denials: Vec<Denial>,
     path: Option<Box<dyn Path>>,
     last: Option<Recorded>,
+    so_far: ReadSoFar,
+    retries: RetryPoints,
 }
 
 impl View {
@@ -86,7 +103,14 @@ impl View {
             denials: Vec::new(),
             path: draw.map(|draw| draw()),
             last: None,
+            so_far: ReadSoFar::nothing(),
+            retries: RetryPoints::default(),
         }
+    }
+
+    /// Returns what it takes of [`EVENTS`]: events that say much count as several.
+    fn weight(&self) -> u64 {
+        self.state.seq().max(self.so_far.event_bytes() / EVENT_BYTES)
     }
 
     /// The fold of its events.
@@ -99,13 +123,18 @@ impl View {
         self.last.as_ref()
     }
 
+    /// The last event before the call with which it failed.
+    pub(crate) fn before_failure(&self) -> Option<u64> {
+        self.retries.before_failure()
+    }
+
     /// Its spans, in the order in which they began.
     pub(crate) fn spans(&self) -> &[Span] {
         self.spans.all()
     }
 
-    /// Numbers of the events with which something was said to models, or by them.
-    pub(crate) fn said(&self) -> &[u64] {
+    /// The events with which something was said to models, or by them.
+    pub(crate) fn said(&self) -> &[Said] {
         &self.said
     }
 
@@ -160,8 +189,19 @@ impl View {
                 path.observe(&part.event);
             }
         }
+        self.retries.observe(&recorded);
         if is_said(&recorded.event) {
-            self.said.push(recorded.seq);
+            let span = self.spans.of_event(&recorded.event);
+            let step = span.map(|span| self.spans.step_of(span)).unwrap_or_default();
+            // A name is kept once for a conversation.
+            let step = match self.said.last() {
+                Some(last) if *last.step == *step => last.step.clone(),
+                _ => step.into(),
+            };
+            let is_tool =
+                matches!(&recorded.event, Event::Replied { reply, .. } if matches!(**reply, EffectReply::Tool(_)));
+            let tool = span.filter(|_| is_tool).map(|span| span.name.as_str().into());
+            self.said.push(Said { seq: recorded.seq, step, tool });
         }
         if let Some(receipt) = opcell::run::receipt(&recorded.event) {
             if self.receipts.len() == RECEIPTS {
@@ -196,8 +236,8 @@ impl View {
         }
         let until = self.state.seq().saturating_add(most);
         while self.state.seq() < until {
-            let page = engine.events_after(&self.run, self.state.seq(), EVENTS_PER_READ).await?;
-            let is_end = (page.len() as u64) < EVENTS_PER_READ;
+            let page = engine.events_held(&self.run, self.state.seq(), EVENTS_PER_READ, &mut self.so_far).await?;
+            let is_end = page.is_empty() || self.so_far.is_end();
             for recorded in page {
                 self.observe(recorded)?;
             }
@@ -211,7 +251,9 @@ impl View {
 
 fn is_said(event: &Event) -> bool {
     match event {
-        Event::Replied { reply, .. } => matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
+        Event::Replied { reply, .. } => {
+            matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_)) | EffectReply::Tool(_))
+        }
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }
@@ -355,7 +397,7 @@ impl Views {
         };
         match read {
             Ok(is_all) => {
-                self.keep(run, view, held.state.seq());
+                self.keep(run, view, held.weight());
                 Ok((held, is_all))
             }
             Err(error) => {
@@ -390,14 +432,21 @@ impl Views {
         wanted.sort_unstable();
         wanted.dedup();
         let (mut found, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        // All of them are held at the same time.
+        let mut so_far = ReadSoFar::nothing();
         while let Some(first) = rest.first() {
             let together = rest.partition_point(|seq| *seq < first + GAP);
             let (now, later) = rest.split_at(together);
             let most = now.last().map_or(1, |last| last - first + 1);
-            let read = self.engine.events_after(run, first.saturating_sub(1), most).await?;
+            let read = self.engine.events_held(run, first.saturating_sub(1), most, &mut so_far).await?;
+            let read_to = read.last().map(|last| last.seq);
             let named = read.into_iter().filter(|recorded| now.binary_search(&recorded.seq).is_ok());
             found.extend(named.map(|recorded| (recorded.seq, recorded)));
-            rest = later;
+            // A page of events that say much ends before the last one that was asked for.
+            rest = match read_to {
+                Some(read_to) => rest.get(rest.partition_point(|seq| *seq <= read_to)..).unwrap_or_default(),
+                None => later,
+            };
         }
         Ok(found)
     }

@@ -287,9 +287,16 @@ pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
             let which = if others || *again { format!(" --question {id}") } else { String::new() };
             let plugin = denial.remedy.plugin().unwrap_or("?");
             let why = why.as_deref().map(|why| format!("; its reason: {why}")).unwrap_or_default();
+            let written = match (remedy::fits(denial), remedy::render(&denial.remedy)) {
+                (true, Some(command)) => format!("\n  `--grant always` writes what this does: {command}"),
+                (true, None) => String::new(),
+                (false, _) => {
+                    format!("\n  It cannot be granted: what would be written is something else, {}", denial.remedy)
+                }
+            };
             format!(
                 "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` requests it{why}:\n  opcell runs approve {run}{which} --grant once    \
-                 # or run, or always; or --refuse",
+                 # or run, or always; or --refuse{written}",
                 denial.capability, denial.rule
             )
         }

@@ -19,6 +19,9 @@ fn commands() -> String {
         "# Commands\n\nEvery command and its options, as `--help` prints them.\n\n## Options of every command\n\n"
             .to_owned();
     page += &options(root.get_arguments().filter(|option| option.is_global_set()));
+    // An option that `runs` hands to its commands is none of every command.
+    let of_every_command: Vec<_> =
+        root.get_arguments().filter(|option| option.is_global_set()).map(|option| option.get_id().clone()).collect();
     let mut open: VecDeque<(String, &Command)> = VecDeque::from([("opcell".to_owned(), &root)]);
     while let Some((path, command)) = open.pop_front() {
         let below: Vec<(String, &Command)> = command
@@ -29,7 +32,7 @@ fn commands() -> String {
         if command.get_name() != "opcell" {
             let _ = write!(page, "\n## {path}\n\n{}\n\n", about(command));
             page += &usage(command);
-            page += &options(command.get_arguments().filter(|option| !option.is_global_set()));
+            page += &options(command.get_arguments().filter(|option| !of_every_command.contains(option.get_id())));
             if !below.is_empty() {
                 if !page.ends_with("\n\n") {
                     page.push('\n');

@@ -1,5 +1,6 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
+mod adopt;
 #[cfg(feature = "server")]
 mod export;
 mod keep;
@@ -17,7 +18,7 @@ use opcell::{
 };
 use opcell_engine::Engine;
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
-use opcell_journal::{RunEntry, RunId};
+use opcell_journal::{JournalError, RunEntry, RunId};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -54,9 +55,13 @@ enum RunsCommand {
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
+    /// Start a new run that makes the failed call of another again.
+    Retry(resume::RetryArgs),
     /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
     #[cfg(feature = "server")]
     Export(export::ExportArgs),
+    /// Let runs go on that came with a journal from elsewhere.
+    Adopt(adopt::AdoptArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
     /// Copy the journal into a new file; workers can go on using it.
@@ -67,15 +72,15 @@ enum RunsCommand {
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = match &args.command {
-        RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
+        RunsCommand::Resume(_) | RunsCommand::Fork(_) | RunsCommand::Retry(_) => args.store.config(global)?,
         // The journal may be missing: that is what a copy is for.
         RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?)?,
         RunsCommand::List(_) | RunsCommand::Show(_) => args.store.reading(global)?,
         _ => args.store.looking(global)?,
     };
     match &args.command {
-        RunsCommand::List(list) => list::list(&Open::journal(&config).await?, list, terminal).await,
-        RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, show, terminal).await,
+        RunsCommand::List(list) => list::list(&Open::journal(&config).await?, &config, list, terminal).await,
+        RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, &config, show, terminal).await,
         RunsCommand::Resume(resume) => resume::resume(config, resume, terminal).await,
         RunsCommand::Cancel(cancel) => send::cancel(&Open::journal(&config).await?, cancel, terminal).await,
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
@@ -83,10 +88,12 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         #[cfg(feature = "server")]
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
+        RunsCommand::Adopt(adopt) => adopt::adopt(&Open::journal(&config).await?, adopt, terminal).await,
         RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,
         RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,
         RunsCommand::Restore(restore) => keep::restore(&config, restore, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
+        RunsCommand::Retry(retry) => resume::retry(config, retry, terminal).await,
     }
 }
 
@@ -142,7 +149,7 @@ impl StoreArgs {
 }
 
 /// The sender.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct Sender {
     /// Name to record as the sender. Defaults to the current user.
     #[arg(long, value_name = "WHO")]
@@ -169,6 +176,12 @@ impl Open {
     pub(super) async fn journal(config: &Config) -> Result<Self, Failure> {
         let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
         Ok(Self { engine: Engine::builder().journal(journals::open(settings).await?).build() })
+    }
+
+    /// A run as lists have it.
+    async fn entry(&self, run: &RunId) -> Result<RunEntry, Failure> {
+        let entry = self.engine.runs().await?.into_iter().find(|entry| entry.run == *run);
+        Ok(entry.ok_or_else(|| JournalError::UnknownRun(run.clone()))?)
     }
 
     /// The run that the argument names.

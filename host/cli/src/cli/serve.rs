@@ -146,7 +146,8 @@ async fn tenants(
 ) -> Result<(Tenants, Lives), Failure> {
     let declared = own.tenants.clone();
     let again = |file: Option<PathBuf>| ReadAgain { global: global.clone(), file };
-    let mut journals = BTreeMap::from_iter(journal_of(&own).map(|journal| (journal, Tenant::DEFAULT.to_owned())));
+    let mut journals = BTreeMap::new();
+    journals.extend(places_of(&own).into_iter().map(|place| (place, Tenant::DEFAULT.to_owned())));
     let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?;
     let (mut tenants, mut lives) = (vec![first.with_project(again(None))], vec![(live, None)]);
     for declared in declared {
@@ -161,13 +162,14 @@ async fn tenants(
             Some(journal) => Some(journal),
             None => Some(JournalSettings::usual(&config.root)?),
         };
-        if let Some(journal) = journal_of(&config)
-            && let Some(other) = journals.insert(journal, declared.name.clone())
-        {
+        let places = places_of(&config);
+        let shared = places.iter().find_map(|place| journals.get(place));
+        if let Some(other) = shared {
             let message = format!("the tenants `{other}` and `{}` have one journal", declared.name);
             let help = "give each project a journal of its own: a tenant sees every run of its journal";
             return Err(Diagnostic::error("shared-journal", message).help(help).into());
         }
+        journals.extend(places.into_iter().map(|place| (place, declared.name.clone())));
         let (tenant, live) = tenant(&declared.name, config, &declared.share, terminal).await?;
         tenants.push(tenant.with_project(again(Some(declared.project.clone()))));
         lives.push((live, Some(declared.project)));
@@ -206,13 +208,16 @@ async fn tenant(
     Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
-/// Returns the place of a project's runs, so that one place under two names is seen as one.
-fn journal_of(config: &Config) -> Option<String> {
-    let place = &config.journal.as_ref()?.place;
-    Some(match place.file() {
-        Some(file) => opcell::places::real(file).display().to_string(),
-        None => place.to_string(),
-    })
+/// Returns the places of a project's runs and the stores of its plugins, so that one place under two names is seen as one.
+fn places_of(config: &Config) -> Vec<String> {
+    let Some(journal) = &config.journal else { return Vec::new() };
+    match journal.place.file() {
+        Some(file) => {
+            let places = [file.to_owned(), opcell::stores::file_beside(file)];
+            places.iter().map(|place| opcell::places::real(place).display().to_string()).collect()
+        }
+        None => vec![journal.place.to_string()],
+    }
 }
 
 /// Requests need a token as soon as the project has one, and from then on. Before, they come from programs of this user

@@ -238,6 +238,7 @@ impl State {
         self.pins = start.pins.clone();
         self.session.clone_from(&start.session);
         self.traceparent.clone_from(&start.traceparent);
+        self.forked.clone_from(&start.forked);
         self.next_signal = 1;
         let own = start.program.own().iter().map(|own| (own.name().clone(), Some(own.clone())));
         self.definitions.extend(own);

@@ -504,6 +504,7 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         pins: indexmap::IndexMap::new(),
         session: None,
         traceparent: None,
+        forked: None,
     }))
 }
 

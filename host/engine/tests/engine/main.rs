@@ -15,6 +15,7 @@ mod lasting;
 mod parallel_tools;
 mod psi;
 mod receipts;
+mod retry;
 mod routing;
 mod seeds;
 mod shell;

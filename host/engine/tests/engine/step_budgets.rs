@@ -180,5 +180,6 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         pins: indexmap::IndexMap::default(),
         session: None,
         traceparent: None,
+        forked: None,
     }))
 }

@@ -98,10 +98,20 @@ pub(super) struct Read {
     pub broken: Option<String>,
     /// Intact records after it; they are counted, not returned.
     pub behind: u64,
+    /// There is more, for which there was no room.
+    pub is_full: bool,
+}
+
+/// The size of what is read at once.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    pub records: u64,
+    /// Of text; the first record is read whatever it has.
+    pub bytes: usize,
 }
 
 /// Reads records that stand as they were written.
-pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
+pub(super) fn good_records(connection: &Connection, run: i64, after: u64, most: Most) -> Result<Read, JournalError> {
     let mut query = connection
         .prepare_cached(
             "SELECT id, kind, version, at, payload, checksum, NULL AS count, NULL AS arrives FROM records WHERE id > ?1 AND id < ?2
@@ -114,11 +124,11 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
              ORDER BY id LIMIT ?4",
         )
         .map_err(storage)?;
-    let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = i64::try_from(most.records).unwrap_or(i64::MAX);
     let range = params![record_id(run, after), record_id(run + 1, 0), record_id(run, 0), rows];
     let mut rows = query.query(range).map_err(storage)?;
     let mut found = Read::default();
-    let mut expected = after + 1;
+    let (mut expected, mut bytes) = (after + 1, 0_usize);
     loop {
         // A page that cannot be read any more is a broken end as well.
         let row = match rows.next() {
@@ -139,9 +149,13 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
         for record in records.into_iter().filter(|record| record.seq > after) {
             if found.broken.is_some() {
                 found.behind += u64::from(record.seq >= expected);
-            } else if found.records.len() as u64 >= limit {
+            } else if found.records.len() as u64 >= most.records {
+                return Ok(found);
+            } else if !found.records.is_empty() && bytes.saturating_add(record.payload.len()) > most.bytes {
+                found.is_full = true;
                 return Ok(found);
             } else if record.seq == expected {
+                bytes += record.payload.len();
                 found.records.push(record);
                 expected += 1;
             } else {

@@ -470,7 +470,10 @@ impl Checker<'_> {
     fn journal(&mut self, text: Spanned<JournalText>) -> JournalSettings {
         let span = span_of(&text);
         let text = match text.into_inner() {
-            JournalText::Place(place) => return JournalSettings::at(self.journal_place(&place, span)),
+            JournalText::Place(place) => {
+                let project = Some(self.root.to_owned());
+                return JournalSettings { project, ..JournalSettings::at(self.journal_place(&place, span)) };
+            }
             JournalText::Table(table) => table,
         };
         let place = match (&text.path, &text.url) {
@@ -505,7 +508,7 @@ impl Checker<'_> {
             }
             parsed
         });
-        JournalSettings { place, keep: text.keep, max_age }
+        JournalSettings { place, keep: text.keep, max_age, project: Some(self.root.to_owned()) }
     }
 
     fn journal_place(&mut self, written: &str, span: Span) -> JournalPlace {

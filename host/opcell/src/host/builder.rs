@@ -279,7 +279,7 @@ impl HostBuilder {
         let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(journal), _) => Some(journal),
-            (None, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores).await?),
+            (None, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores, &ground.places).await?),
             (None, None) => None,
         };
         let journal = match self.journal_sink.take() {

@@ -49,7 +49,7 @@ fn inode(_: &fs::Metadata) -> u64 {
 }
 
 /// The digest of a component as plugins have it; blocks.
-pub(super) fn digest(file: &Path) -> io::Result<String> {
+pub(crate) fn digest(file: &Path) -> io::Result<String> {
     Ok(blake3::hash(&read_bounded(file, MAX_FILE_BYTES)?).to_hex().to_string())
 }
 

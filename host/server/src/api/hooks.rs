@@ -58,10 +58,13 @@ pub struct Ignored {
 
 /// Takes a signed request of a webhook. Needs no token: the signature says who sends it. GitHub's `ping`, and events
 /// that the trigger's `on` does not have, are answered with 200 and do nothing.
-#[utoipa::path(post, path = "/v1/{tenant}/hooks/{trigger}", tag = "triggers", security(()),
+#[utoipa::path(post, operation_id = "receive_webhook", path = "/v1/{tenant}/hooks/{trigger}",
+    tag = "triggers", security(()),
     params(("tenant" = String, Path), ("trigger" = String, Path)), request_body = Object, responses(
-    (status = 202, body = SetOff), (status = 200, body = Ignored),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 202, description = "A run was started or a signal sent, by this request or by the same one before",
+        body = SetOff),
+    (status = 200, description = "The request is genuine, and starts and sends nothing", body = Ignored),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn hook(
     State(app): State<Arc<App>>,
     peer: Peer,

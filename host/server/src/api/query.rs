@@ -3,6 +3,7 @@
 
 use super::{
     body::{At, Params},
+    shapes::{FoundDenial, FoundReceipt, RunDenial, RunReceipt, UnreadableRun},
     shown,
 };
 use crate::{
@@ -85,6 +86,7 @@ pub(crate) struct WantedDenials {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Receipts {
     /// Each with the number of its event.
+    #[schema(value_type = Vec<RunReceipt>)]
     receipts: Vec<Json_>,
     /// `after` of the next page, if there may be one.
     next: Option<u64>,
@@ -94,6 +96,7 @@ pub struct Receipts {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Denials {
     /// Each with the number of its event, the rule and the remedy.
+    #[schema(value_type = Vec<RunDenial>)]
     denials: Vec<Json_>,
     /// `after` of the next page, if there may be one.
     next: Option<u64>,
@@ -102,9 +105,11 @@ pub struct Denials {
 /// The receipts of calls of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundReceipts {
-    /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
+    /// Each with its run, the number of its event and when that was; those of the newest run first.
+    #[schema(value_type = Vec<FoundReceipt>)]
     receipts: Vec<Json_>,
     /// Runs that could not be read to their ends, and why.
+    #[schema(value_type = Vec<UnreadableRun>)]
     unreadable: Vec<Json_>,
     /// `from` of the next page, if there may be one. A page may have found nothing, and the next one something.
     next: Option<String>,
@@ -113,18 +118,21 @@ pub struct FoundReceipts {
 /// The denials of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundDenials {
-    /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
+    /// Each with its run, the number of its event and when that was; those of the newest run first.
+    #[schema(value_type = Vec<FoundDenial>)]
     denials: Vec<Json_>,
     /// Runs that could not be read to their ends, and why.
+    #[schema(value_type = Vec<UnreadableRun>)]
     unreadable: Vec<Json_>,
     /// `from` of the next page, if there may be one. A page may have found nothing, and the next one something.
     next: Option<String>,
 }
 
 /// Lists the receipts of a run's cells and tools, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
+#[utoipa::path(get, operation_id = "list_run_receipts", path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
-    (status = 200, body = Receipts), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "A page of receipts", body = Receipts),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn receipts(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
@@ -141,9 +149,10 @@ pub(super) async fn receipts(
 }
 
 /// Lists everything that a run's plugins and tools were refused, each with its remedy, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
+#[utoipa::path(get, operation_id = "list_run_denials", path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
-    (status = 200, body = Denials), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "A page of denials", body = Denials),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn denials(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
@@ -157,9 +166,10 @@ pub(super) async fn denials(
 }
 
 /// Finds receipts in all runs, those of the newest run first, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/receipts", tag = "runs", params(("tenant" = String, Path), WantedReceipts),
-    responses((status = 200, body = FoundReceipts),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_receipts", path = "/v1/{tenant}/receipts", tag = "runs",
+    params(("tenant" = String, Path), WantedReceipts),
+    responses((status = 200, description = "A page of receipts", body = FoundReceipts),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn all_receipts(
     Reading(admitted): Reading,
     Params(wanted): Params<WantedReceipts>,
@@ -181,9 +191,10 @@ pub(super) async fn all_receipts(
 }
 
 /// Finds denials in all runs, those of the newest run first, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/denials", tag = "runs", params(("tenant" = String, Path), WantedDenials),
-    responses((status = 200, body = FoundDenials),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_denials", path = "/v1/{tenant}/denials", tag = "runs",
+    params(("tenant" = String, Path), WantedDenials),
+    responses((status = 200, description = "A page of denials", body = FoundDenials),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn all_denials(
     Reading(admitted): Reading,
     Params(wanted): Params<WantedDenials>,

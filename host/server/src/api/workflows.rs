@@ -3,6 +3,7 @@
 use super::{
     App, GraphFormat,
     body::{At, Body, Params},
+    shapes::Finding,
     shown,
 };
 use crate::{
@@ -44,18 +45,22 @@ pub struct WorkflowEntry {
     /// Declared inputs by name, as the execution model has them.
     inputs: Json_,
     /// Why it does not compile, with places.
+    #[schema(value_type = Vec<Finding>)]
     findings: Vec<Json_>,
 }
 
 /// Every workflow of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkflowList {
+    /// Those of the tenant, by name.
     workflows: Vec<WorkflowEntry>,
 }
 
 /// Lists the workflows, those that do not compile among them.
-#[utoipa::path(get, path = "/v1/{tenant}/workflows", tag = "workflows", params(("tenant" = String, Path)), responses(
-    (status = 200, body = WorkflowList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_workflows", path = "/v1/{tenant}/workflows", tag = "workflows",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The workflows", body = WorkflowList),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<WorkflowList> {
     admitted.tenant.refresh().await;
     let entry = |(name, read): (Arc<str>, Result<Workflow, Rejected>)| match read {
@@ -95,9 +100,10 @@ pub(crate) async fn named(tenant: &Arc<Tenant>, name: &str) -> Result<Workflow, 
 }
 
 /// Gives a workflow as the execution model (`workflow-ir/v1`).
-#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}", tag = "workflows",
+#[utoipa::path(get, operation_id = "get_workflow", path = "/v1/{tenant}/workflows/{workflow}", tag = "workflows",
     params(("tenant" = String, Path), ("workflow" = String, Path)), responses(
-    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The workflow in the execution model", body = Object),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn get(
     Reading(admitted): Reading,
     At((_, name)): At<(String, String)>,
@@ -124,10 +130,11 @@ impl GraphParams {
 }
 
 /// Draws a workflow.
-#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}/graph", tag = "workflows",
+#[utoipa::path(get, operation_id = "get_workflow_graph", path = "/v1/{tenant}/workflows/{workflow}/graph",
+    tag = "workflows",
     params(("tenant" = String, Path), ("workflow" = String, Path), GraphParams), responses(
-    (status = 200, content((String = "image/svg+xml"), (String = "text/plain"))),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The drawing", content((String = "image/svg+xml"), (String = "text/plain"))),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn graph(
     State(app): State<Arc<App>>,
     Reading(admitted): Reading,
@@ -174,6 +181,7 @@ pub struct Checked {
     /// `true` if it compiles.
     ok: bool,
     /// Errors and warnings with their places.
+    #[schema(value_type = Vec<Finding>)]
     findings: Vec<Json_>,
 }
 
@@ -219,9 +227,11 @@ impl Drop for Wanted {
 }
 
 /// Checks a document without keeping it.
-#[utoipa::path(post, path = "/v1/{tenant}/check", tag = "workflows", params(("tenant" = String, Path)),
+#[utoipa::path(post, operation_id = "check_document", path = "/v1/{tenant}/check", tag = "workflows",
+    params(("tenant" = String, Path)),
     request_body = DocumentBody, responses(
-    (status = 200, body = Checked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "What was found", body = Checked),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn check(
     Running(admitted): Running,
     Body(body): Body<DocumentBody>,
@@ -241,9 +251,11 @@ pub(super) async fn check(
 }
 
 /// Compiles a document to the execution model without keeping it.
-#[utoipa::path(post, path = "/v1/{tenant}/compile", tag = "workflows", params(("tenant" = String, Path)),
+#[utoipa::path(post, operation_id = "compile_document", path = "/v1/{tenant}/compile", tag = "workflows",
+    params(("tenant" = String, Path)),
     request_body = DocumentBody, responses(
-    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The workflow in the execution model", body = Object),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn compile(
     Running(admitted): Running,
     Body(body): Body<DocumentBody>,

@@ -9,10 +9,10 @@ use super::{
     tools,
 };
 use crate::api::{PARK, Start, begin};
-use opcell::trace::TraceContext;
-use opcell_engine::{MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Status};
+use opcell::{standing::asked as in_short, trace::TraceContext};
+use opcell_engine::{MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Status, large::ELIDED, outcome::Question};
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{Value, text::one_line};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -38,6 +38,30 @@ const STATE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// Answers of one request.
 const MAX_ANSWERS: usize = 64;
+
+/// Bytes of a question's text.
+const MAX_QUESTION_BYTES: usize = 500;
+
+/// Bytes of JSON of a result that is given as a tree, which takes many times as much.
+const MAX_RESULT_BYTES: u64 = 16 << 20;
+
+/// A question in a few words, with its text.
+fn asked_in_full(question: &Question) -> String {
+    match question {
+        Question::Signal { question: Some(text), .. } => {
+            format!("{}: {}", in_short(question), one_line(text, MAX_QUESTION_BYTES))
+        }
+        _ => in_short(question),
+    }
+}
+
+/// A run's result, or `…`: that of a journal from elsewhere may expand to more than anyone reads.
+fn shown(result: &Value) -> Json {
+    match result.measure().bytes() {
+        ..=MAX_RESULT_BYTES => Json::from(result),
+        _ => Json::from(ELIDED),
+    }
+}
 
 /// Milliseconds since 1970.
 pub(super) fn now_ms() -> u64 {
@@ -270,14 +294,19 @@ impl McpServer {
                 let reason = outcome.reason.as_deref().unwrap_or("failed");
                 format!("{reason}: {}", outcome.message.as_deref().unwrap_or_default())
             }
-            status => format!("run `{run}` is {status}; ask for it again with the tool `{}`", tools::RUN),
+            status => {
+                let asked: Vec<String> = questions.iter().map(asked_in_full).collect();
+                let waits =
+                    if asked.is_empty() { String::new() } else { format!(": it waits for {}", asked.join(", ")) };
+                format!("run `{run}` is {status}{waits}; ask for it again with the tool `{}`", tools::RUN)
+            }
         };
         let mut result = match outcome.status {
             Status::Failed | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
             _ => CallToolResult::success(vec![ContentBlock::text(text)]),
         };
         result.structured_content = Some(json!({
-            "run": run, "status": outcome.status, "result": Json::from(&outcome.result), "questions": questions,
+            "run": run, "status": outcome.status, "result": shown(&outcome.result), "questions": questions,
         }));
         let receipts = self.receipts(run, receipts).await;
         result.meta = Some(MetaObject(Map::from_iter([

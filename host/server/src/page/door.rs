@@ -5,6 +5,7 @@ use super::{News, whole};
 use crate::{
     access::{self, Access, Admitted, Caller, tokens::Scope},
     api::App,
+    audit::Sender,
     problem::Problem,
 };
 use axum::{
@@ -15,7 +16,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 use sha2::Sha256;
 use std::{
@@ -79,6 +80,8 @@ pub(crate) struct Visitor {
     name: Option<Arc<str>>,
     caller: Caller,
     app: Arc<App>,
+    /// For the audit log.
+    sender: Sender,
 }
 
 impl Visitor {
@@ -97,7 +100,7 @@ impl Visitor {
         }
         let caller = access::caller(app, &own).ok()?;
         let name = (!session.is_empty()).then(|| caller.name.clone());
-        Some(Self { session, headers: own, name, caller, app: app.clone() })
+        Some(Self { session, headers: own, name, caller, app: app.clone(), sender: Sender::default() })
     }
 
     /// Returns `true` if the token is for this tenant.
@@ -132,7 +135,7 @@ impl Visitor {
     /// # Errors
     /// As for a request of the API.
     pub(crate) fn admit(&self, tenant: &str, scope: Scope) -> Result<Admitted, Problem> {
-        access::admit_to(&self.app, &self.headers, tenant, scope)
+        access::admit_to(&self.app, &self.headers, tenant, scope, &self.sender)
     }
 }
 
@@ -140,7 +143,8 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
-        Self::of(app, &parts.headers).ok_or_else(|| Redirect::to("/login").into_response())
+        let visitor = Self::of(app, &parts.headers).ok_or_else(|| Redirect::to("/login").into_response())?;
+        Ok(Self { sender: Sender::of(&parts.extensions), ..visitor })
     }
 }
 
@@ -155,13 +159,20 @@ pub(super) async fn form() -> Response {
         h1 { "Log in" }
         p { "Open the address that " code { "opcell serve" } " printed, or paste a token that it or "
             code { "opcell token new" } " printed." }
+        (login())
+    };
+    whole("Log in", None, None, News::default(), main)
+}
+
+/// The form that takes a token.
+pub(super) fn login() -> Markup {
+    html! {
         form.row method="post" action="/login" {
             label for="token" { "Token" }
             input id="token" name="token" type="password" autocomplete="off" required autofocus size="40";
             button { "Log in" }
         }
-    };
-    whole("Log in", None, None, News::default(), main)
+    }
 }
 
 /// A token.

@@ -1,5 +1,7 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
+mod data;
+pub(super) mod history;
 mod receipt;
 mod shown;
 
@@ -8,6 +10,7 @@ use crate::{
     access::{Standing, tokens::Scope},
     api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
+    view::Said,
 };
 use axum::{
     Form,
@@ -16,12 +19,12 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use opcell::Denial;
-use opcell_engine::{Message, Wanted, event::CallAnswer};
+use opcell_engine::{Event, Message, Wanted, event::CallAnswer};
 use opcell_journal::RunId;
 use opcell_types::Value;
 use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The part of a long run.
 #[derive(Default, Deserialize)]
@@ -52,9 +55,12 @@ pub(super) async fn show(
     let (mut view, is_all) = views.glance(&run).await?;
     let (mut spans, all) = view.window(part.failed, part.from, SPANS);
     let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
-    let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
+    let conversation: Vec<Said> = view.said().iter().skip(said).take(SAID).cloned().collect();
     let state = view.state();
-    let began = state.started_at();
+    let began = state.own_start();
+    let forked = state.forked().cloned();
+    let before_failure = view.before_failure();
+    let state = view.state();
     let engine = admitted.tenant.host.engine();
     // What continues, or waits, lasts until now.
     let now = engine.ports().timer.now();
@@ -75,22 +81,42 @@ pub(super) async fn show(
         timeline: Window { from: part.from, all, failed: part.failed },
         is_cut: view.is_cut(),
         spans: Vec::new(),
+        data: BTreeMap::new(),
+        input: None,
         denials: view.denials().to_vec(),
+        forked,
+        before_failure,
+        standing: None,
         talk: Window { from: said, all: view.said().len(), failed: false },
         said: Vec::new(),
     };
     drop(view);
+    shown.stands(&admitted.tenant, &run).await?;
     if !is_all {
-        shown.partly_read(engine, &run).await?;
+        shown.partly_read(&admitted.tenant, &run).await?;
     }
-    let receipts = views.events(&run, spans.iter().filter_map(|span| span.receipt_at).collect()).await?;
+    // Of many spans, what they were given is looked up on pages of fewer.
+    let mut wanted = data::events_of(&spans);
+    wanted.extend(spans.iter().filter_map(|span| span.receipt_at));
+    wanted.push(1);
+    let receipts = views.events(&run, wanted).await?;
     for span in &mut spans {
         let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
         span.receipt =
             brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
     }
+    shown.input = receipts.get(&1).and_then(|first| match &first.event {
+        Event::RunStarted(started) => Some(started.input.clone()),
+        _ => None,
+    });
+    shown.data = receipts;
     shown.spans = spans;
-    shown.said = views.events(&run, events).await?.into_values().collect();
+    let mut events = views.events(&run, conversation.iter().map(|said| said.seq).collect()).await?;
+    shown.said = conversation
+        .into_iter()
+        .filter_map(|said| Some((events.remove(&said.seq)?, said)))
+        .map(|(event, said)| (said, event))
+        .collect();
     let live = format!("{}/live?after={}", shown.here, shown.seq);
     let news = match &shown.partly {
         Some(_) => News { every: Some(RELOAD_INTERVAL_MS), reload: true, ..News::default() },
@@ -270,6 +296,12 @@ pub(super) async fn allow(
         let detail = format!("run `{}` was not denied that", api::shown(&run));
         Problem::new(StatusCode::CONFLICT, "nothing-to-grant", detail)
     })?;
+    api::own(&admitted, &run.as_str().into())?;
+    if !opcell::remedy::fits(&denial) {
+        let detail =
+            format!("what was denied is {}, and what would be written is {}", denial.capability, denial.remedy);
+        return Err(Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail));
+    }
     api::write_grant(&admitted, &denial).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
@@ -308,7 +340,26 @@ pub(super) async fn fork(
 ) -> Result<Response, Problem> {
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Run)?;
+    api::own(&admitted, &run.as_str().into())?;
     let _room = admitted.tenant.views.room().await?;
-    let fork = admitted.tenant.host.engine().fork(&run.into(), form.at, None).await?;
+    let fork =
+        admitted.tenant.host.engine().fork_by(&run.into(), form.at, None, Some(admitted.caller.name.clone())).await?;
+    Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
+}
+
+/// Forks before the call with which the run failed.
+pub(super) async fn retry(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<Pressed>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Run)?;
+    let run: RunId = run.into();
+    api::own(&admitted, &run)?;
+    let _room = admitted.tenant.views.room().await?;
+    let engine = admitted.tenant.host.engine();
+    let at = engine.retry_point(&run, None).await?;
+    let fork = engine.fork_by(&run, at, None, Some(admitted.caller.name.clone())).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
 }

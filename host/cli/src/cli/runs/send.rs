@@ -1,8 +1,9 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
-use super::{Exit, Failure, Open, Sender, Terminal};
+use super::{Exit, Failure, Open, Sender, Terminal, adopt};
 use crate::cli::{Global, approve, chat, follow, input, plugin, units::counted};
 use clap::{Args, ValueEnum};
+use opcell::remedy;
 use opcell_engine::{
     AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, ResumeOptions, RunError, State, Status,
     Wanted,
@@ -14,7 +15,7 @@ use opcell_ir::{
     ir::{Form, Judge},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub struct SignalArgs {
 pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
-    let state = open.engine.state_at(&run, None).await?;
+    let state = open.engine.shown_state(&run, None).await?;
     if let Some(why) = refused(&state, &args.name) {
         return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
     }
@@ -117,7 +118,9 @@ pub enum GrantFor {
 pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     approve::given_by_a_person()?;
     let run = open.run(&args.run).await?;
-    let state = open.engine.state_at(&run, None).await?;
+    let state = open.engine.shown_state(&run, None).await?;
+    let workflow = state.program().map_or_else(|| "?".into(), |program| program.name().clone());
+    adopt::ask(open, &run, &workflow, terminal)?;
     let question = args.question.first().map(String::as_str);
     let wanted = Wanted { name: args.name.as_deref(), step: args.step.as_deref(), question };
     let questions = state.questions();
@@ -292,10 +295,18 @@ async fn grant(
         not_chosen(run, ("grant", nothing), why, |asked| asked.denial.capability.clone(), command)
     })?;
     let denial = &asked.denial;
+    if args.grant.is_some() {
+        allowed(run, state, denial)?;
+    }
     let grant = match args.grant {
         Some(GrantFor::Once) => Some(GrantScope::Once),
         Some(GrantFor::Run) => Some(GrantScope::Run),
         Some(GrantFor::Always) => {
+            let command = remedy::render(&denial.remedy).unwrap_or_else(|| denial.remedy.to_string());
+            let question = format!("run `{run}` was denied {}.\nEvery run gets it: {command}", denial.capability);
+            if !terminal.confirms(&question, "Write this into the project file?")? {
+                return Err(Diagnostic::error("not-granted", "nothing was written, and nothing was granted").into());
+            }
             plugin::grant_always(global, &denial.remedy, terminal)?;
             Some(GrantScope::Run)
         }
@@ -317,6 +328,19 @@ async fn grant(
     }
     terminal.note(if grant.is_some() { "granted: the call is made again" } else { "refused: the call has failed" });
     going_on(open, run, terminal).await
+}
+
+/// Refuses a grant that gives something else than what the run says that it was denied.
+fn allowed(run: &RunId, state: &State, denial: &Denial) -> Result<(), Failure> {
+    let is_pinned = |plugin: &str| state.pins().contains_key(format!("plugin {plugin}").as_str());
+    if remedy::fits(denial) && denial.remedy.plugin().is_none_or(is_pinned) {
+        return Ok(());
+    }
+    let message = format!(
+        "run `{run}` was denied {}, but what it asks for is something else: {}",
+        denial.capability, denial.remedy
+    );
+    Err(Diagnostic::error("grant-does-not-fit", message).help("refuse it: `--refuse`").into())
 }
 
 async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {
