@@ -178,5 +178,6 @@ pub fn asked(question: &Question) -> String {
         Question::Signal { name, .. } => format!("signal {name}"),
         Question::Doubt { step, effect: EffectId(effect), .. } => format!("decision on step {step} (effect {effect})"),
         Question::Grant { denial, .. } => format!("grant of {}", denial.capability),
+        Question::Call { tool, .. } => format!("approval of {tool}"),
     }
 }
