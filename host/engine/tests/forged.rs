@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use opcell_engine::{Engine, Event, Program, RunOptions, Trace, large::ELIDED};
-use opcell_journal::{Fence, Journal, KeptValue, NewRun, Payload, Record, RunId, SqliteJournal};
+use opcell_journal::{Fence, Journal, StoredValue, NewRun, Payload, Record, RunId, SqliteJournal};
 use opcell_types::Value;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -51,23 +51,23 @@ async fn within<T>(what: &str, read: impl Future<Output = T>) -> T {
     read
 }
 
-fn value(text: String) -> KeptValue {
-    KeptValue { digest: blake3::hash(text.as_bytes()).to_hex().as_str().into(), text: text.into() }
+fn value(text: String) -> StoredValue {
+    StoredValue { digest: blake3::hash(text.as_bytes()).to_hex().as_str().into(), text: text.into() }
 }
 
-fn name(of: &KeptValue) -> String {
+fn name(of: &StoredValue) -> String {
     format!("{{\"$value\":\"{}\"}}", of.digest)
 }
 
 /// The first record of a run that waits, with another input, and the values that it names.
-fn beginning(first: &Record, input: &str, values: Vec<KeptValue>) -> Record {
+fn beginning(first: &Record, input: &str, values: Vec<StoredValue>) -> Record {
     let text = first.payload.replace(r#""input":{}"#, &format!(r#""input":{input}"#));
     assert_ne!(text, *first.payload, "the input is elsewhere: {text}");
     Record { payload: Payload::naming(text, values), ..first.clone() }
 }
 
 /// Values that name each other twice, 40 times: what they stand for has 2^40 parts.
-fn laughing() -> (String, Vec<KeptValue>) {
+fn laughing() -> (String, Vec<StoredValue>) {
     let mut all = vec![value(format!("[{}]", "1,".repeat(9_000) + "1"))];
     for at in 0..40 {
         all.push(value(format!("[{0},{0}]", name(&all[at]))));
@@ -76,13 +76,13 @@ fn laughing() -> (String, Vec<KeptValue>) {
 }
 
 /// Values of many small parts, which take 20 times their text in memory and 1/250 of it in the file.
-fn unpacking() -> (String, Vec<KeptValue>) {
+fn unpacking() -> (String, Vec<StoredValue>) {
     let all: Vec<_> = (0..24).map(|at| value(format!("[{at},{}[]]", "[],".repeat(1 << 20)))).collect();
     (format!("[{}]", all.iter().map(name).collect::<Vec<_>>().join(",")), all)
 }
 
 /// One value that one event names very often.
-fn naming_often() -> (String, Vec<KeptValue>) {
+fn naming_often() -> (String, Vec<StoredValue>) {
     let one = value(format!("[{}1]", "1,".repeat(1 << 20)));
     (format!("[{}]", vec![name(&one); 5_000].join(",")), vec![one])
 }
@@ -117,7 +117,7 @@ async fn a_run_from_elsewhere_is_read_in_bounded_memory_by_everyone() {
     let engine = Engine::builder().journal(Arc::new(journal.clone())).build();
     let ir = r#"{"version":"workflow-ir/v1","name":"w","steps":[{"name":"w","type":"wait","wait":{"signal":"go"}}]}"#;
     let program = Program::new(Arc::new(serde_json::from_str(ir).unwrap())).unwrap();
-    let options = RunOptions { run: Some("honest".into()), detach: true, ..RunOptions::default() };
+    let options = RunOptions { run: Some("honest".parse().unwrap()), detach: true, ..RunOptions::default() };
     let honest = engine.start(program, Value::object::<&str>([]), options).await.unwrap();
     honest.finished().await.unwrap();
     let first = journal.read(&"honest".into(), 0, 1).await.unwrap().remove(0);
@@ -156,7 +156,7 @@ async fn a_run_from_elsewhere_is_read_in_bounded_memory_by_everyone() {
         // Each way is tried with one of them: reading any takes seconds in a build for tests.
         let decided = match &**run {
             "laughing" => within("deciding again", async { engine.replay(run).await.err() }).await,
-            "unpacking" => within("forking", async { engine.fork(run, 1, Some("fork".into())).await.err() }).await,
+            "unpacking" => within("forking", async { engine.fork(run, 1, Some("fork".parse().unwrap())).await.err() }).await,
             _ => within("the history", async { engine.history(run).await.err() }).await,
         };
         let refused = decided.iter().map(|error| error.kind()).collect::<Vec<_>>();

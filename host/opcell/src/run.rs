@@ -270,6 +270,9 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         | Event::InDoubt { .. }
         | Event::Answered { .. }
         | Event::GrantAnswered { .. }
+        | Event::CallsAsked { .. }
+        | Event::CallAnswered { .. }
+        | Event::CallsExpired { .. }
         | Event::LimitReached { .. }
         | Event::CancelRequested { .. }
         | Event::Ticked

@@ -371,6 +371,9 @@ impl Spans {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
             | Event::Ticked => {}

@@ -61,7 +61,9 @@ mod tests {
     #[test]
     fn every_job_runs_once_and_all_have_ended_afterwards() {
         let done = AtomicUsize::new(0);
-        let job = || drop(done.fetch_add(1, Ordering::SeqCst));
+        let job = || {
+            done.fetch_add(1, Ordering::SeqCst);
+        };
         Threads.run(&[&job, &job, &job]);
         Threads.run(&[]);
         assert_eq!(done.load(Ordering::SeqCst), 3);

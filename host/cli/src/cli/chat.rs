@@ -407,6 +407,9 @@ impl Transcript<'_> {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }

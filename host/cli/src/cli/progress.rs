@@ -278,6 +278,9 @@ impl StepProgress {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }

@@ -141,6 +141,9 @@ impl Path {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }

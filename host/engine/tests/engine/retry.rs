@@ -20,7 +20,7 @@ async fn a_failed_run_is_retried_from_the_call_that_failed_and_what_came_before_
     assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Failed, Some("second")));
 
     let at = engine.retry_point(run.run(), None).await.unwrap();
-    let fork = engine.fork_by(run.run(), at, Some("again".into()), Some("ann".into())).await.unwrap();
+    let fork = engine.fork_by(run.run(), at, Some("again".parse().unwrap()), Some("ann".into())).await.unwrap();
     let state = engine.state_at(&fork, None).await.unwrap();
     let origin = state.forked().unwrap();
     assert_eq!((&origin.run, origin.seq, origin.by.as_deref()), (run.run(), at, Some("ann")));

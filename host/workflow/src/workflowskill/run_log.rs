@@ -452,6 +452,9 @@ impl Projection {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
