@@ -31,7 +31,7 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// What is there to be named.
+/// The tests and files that can be named.
 struct Evidence {
     /// Names of functions.
     functions: BTreeSet<String>,
@@ -51,7 +51,7 @@ impl Evidence {
         Self { functions, files }
     }
 
-    /// What kind of evidence a name is, if it is some: nothing where it is a word of the text.
+    /// Looks for the evidence that a name is; nothing where it is a word of the text.
     fn of(&self, name: &str) -> Option<Result<(), String>> {
         let missing = |what: &str| Some(Err(format!("{what} `{name}` is not there")));
         let is = |pattern: &str| Regex::new(pattern).unwrap().is_match(name);

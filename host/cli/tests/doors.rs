@@ -77,7 +77,7 @@ impl Attack {
         text
     }
 
-    /// Why an attack was not contained, if it was not.
+    /// The sentence about an attack that was not contained.
     fn verdict(&self, peak: u64, said: &str) -> Option<String> {
         let most = self.memory.unwrap_or(MEMORY);
         if peak > most {

@@ -53,11 +53,10 @@ pub fn listed(findings: Vec<Diagnostic>) -> Vec<Diagnostic> {
     });
     let [warnings, errors] = more;
     if errors > 0 {
-        listed.push(Diagnostic::of(Severity::Error, "more-findings", format!("{errors} more errors are not listed")));
+        listed.push(Diagnostic::error("more-findings", format!("{errors} more errors are not listed")));
     }
     if warnings > 0 {
-        let message = format!("{warnings} more warnings are not listed");
-        listed.push(Diagnostic::of(Severity::Warning, "more-findings", message));
+        listed.push(Diagnostic::warning("more-findings", format!("{warnings} more warnings are not listed")));
     }
     listed
 }

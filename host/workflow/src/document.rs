@@ -185,8 +185,22 @@ fn compile_ir(source: &SourceFile) -> Compiled {
 /// The first source of an IR that cannot be read. The reader says of a value only that it has none of its forms, at the
 /// end of its step.
 fn wrong_source(document: &Document) -> Option<Diagnostic> {
-    let mut open = vec![(String::new(), &document.json)];
-    while let Some((pointer, value)) = open.pop() {
+    /// The last part of a pointer.
+    enum Part<'d> {
+        Key(&'d str),
+        Item(usize),
+    }
+    // Of each value its key or number, and the length of the pointer to what it is in: a pointer of its own for each
+    // would repeat the keys around it.
+    let mut open = vec![(0, None, &document.json)];
+    let mut pointer = String::new();
+    while let Some((length, part, value)) = open.pop() {
+        pointer.truncate(length);
+        match part {
+            Some(Part::Key(key)) => pointer.push_str(&format!("/{}", pointer_part(key))),
+            Some(Part::Item(at)) => pointer.push_str(&format!("/{at}")),
+            None => {}
+        }
         match value {
             serde_json::Value::Object(entries) => {
                 if let Some(problem) = entries.get("from").and_then(|from| source_problem(from, entries)) {
@@ -197,10 +211,11 @@ fn wrong_source(document: &Document) -> Option<Diagnostic> {
                 }
                 // A literal may hold anything.
                 let inner = entries.iter().rev().filter(|(key, _)| *key != "value");
-                open.extend(inner.map(|(key, value)| (format!("{pointer}/{}", pointer_part(key)), value)));
+                open.extend(inner.map(|(key, value)| (pointer.len(), Some(Part::Key(key)), value)));
             }
             serde_json::Value::Array(items) => {
-                open.extend(items.iter().enumerate().rev().map(|(at, item)| (format!("{pointer}/{at}"), item)));
+                let items = items.iter().enumerate().rev();
+                open.extend(items.map(|(at, item)| (pointer.len(), Some(Part::Item(at)), item)));
             }
             _ => {}
         }

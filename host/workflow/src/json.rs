@@ -19,7 +19,7 @@ pub struct Document {
     pub json: serde_json::Value,
     /// Places in authored order, that of the whole document first.
     places: Vec<Place>,
-    /// Where in `places` a part of an object or array is.
+    /// The index in `places` of each part of an object or array.
     ///
     /// By parent and not by pointer: a long key with many values below it would be repeated for each of them.
     parts: HashMap<(u32, Part), u32>,

@@ -31,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Its process.
+    /// The ID of its process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -50,7 +50,7 @@ impl Server {
         Self::spawn(command, log)
     }
 
-    /// One whose user has another home than the project's folder.
+    /// Starts a server whose user has another home than the project's folder.
     pub fn start_as(folder: &Path, home: &Path) -> Self {
         let mut command = opcell(folder);
         command.env("HOME", home).args(["serve", "--listen", "127.0.0.1:0", "--json"]);
