@@ -42,7 +42,7 @@ fn project() -> tempfile::TempDir {
     );
     write(
         "fail.edn",
-        r#"{:name "fail" :description "Fails" :steps [{:name "no" :type :exit :status :failure :output "no"}]}"#,
+        r#"{:name "fail" :description "Fails" :steps [{:name "no" :type :exit :status :failed :output "no"}]}"#,
     );
     write("skills/bees/SKILL.md", "---\nname: bees\ndescription: Knows bees\nmetadata:\n  level: 3\n---\nBuzz.\n");
     write("skills/bees/hives/one.md", "Six sides.\n");
@@ -54,13 +54,12 @@ fn project() -> tempfile::TempDir {
 enum Has {
     Nothing,
     Forms,
-    Tasks,
     Both,
 }
 
 fn meta(has: Has) -> Value {
     let forms = matches!(has, Has::Forms | Has::Both);
-    let tasks = matches!(has, Has::Tasks | Has::Both);
+    let tasks = matches!(has, Has::Both);
     let mut capabilities = json!({});
     if forms {
         capabilities["elicitation"] = json!({"form": {}});
@@ -293,7 +292,8 @@ fn a_question_of_a_run_asks_the_clients_user_and_the_call_continues() {
             let again = |tool: &str, state: &Value| json!({"name": tool, "arguments": {}, "requestState": state, "inputResponses": {&key: response}});
             let state = asked["requestState"].as_str().unwrap();
             // A state that was changed, and one for another tool, start nothing and answer nothing.
-            let changed = format!("{}A{}", &state[..10], &state[11..]);
+            let other = if &state[10..11] == "A" { "B" } else { "A" };
+            let changed = format!("{}{other}{}", &state[..10], &state[11..]);
             for (tool, state) in [("run_ask", changed.as_str()), ("run_greet", state), ("run_ask", "")] {
                 let wrong = peer.ask("tools/call", again(tool, &json!(state)), Has::Forms);
                 assert!(wrong["error"]["message"].as_str().unwrap().contains("`requestState`"), "{wrong}");
@@ -449,6 +449,28 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     assert!(!best["structuredContent"].to_string().contains("notes__search"), "{best}");
     let refused = call(&mut peer, "call_tool", through);
     assert!(refused["error"]["message"].as_str().unwrap().contains("has changed since it was accepted"), "{refused}");
+}
+
+/// A server that ends where something else than `initialize` comes first.
+const STRICT: &str = r#"read -r line
+case $line in *'"method":"initialize"'*) ;; *) echo "unknown method" >&2; exit 4 ;; esac
+id=${line#*\"id\":}; id=${id%%[,\}]*}
+echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"t","version":"1"}}}'
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in *'"method":"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"draw","inputSchema":{}}]}}' ;; esac
+done
+"#;
+
+#[test]
+fn a_server_that_ends_at_what_it_does_not_know_is_started_again_with_the_handshake_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("opcell.toml"), "[mcp.strict]\ncommand = [\"sh\", \"strict.sh\"]\n").unwrap();
+    fs::write(folder.path().join("strict.sh"), STRICT).unwrap();
+    assert!(opcell(folder.path()).arg("trust").output().unwrap().status.success());
+    let listed = opcell(folder.path()).args(["mcp", "list"]).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.status.success() && text.contains("draw"), "{text}{}", String::from_utf8_lossy(&listed.stderr));
 }
 
 #[test]
