@@ -836,7 +836,7 @@ fn a_failed_run_is_retried_before_the_call_with_which_it_failed() {
     assert_eq!(again["started-at"], again["forked"]["at"], "{again}");
     let seq = again["forked"]["seq"].as_u64().unwrap();
     let shared = server.get(&format!("/v1/default/runs/r1/events?after={}&limit=1", seq)).1;
-    assert_eq!(shared["events"][0]["kind"], "step-entered", "{shared}");
+    assert_eq!(shared["events"][0]["kind"], "requested", "{shared}");
     let (status, problem) = server.post("/v1/default/runs/r1/retry", &[], &json!({"step": "nosuch"}));
     assert_eq!((status, &problem["code"]), (409, &json!("nothing-to-retry")), "{problem}");
     let (status, fork) = server.post("/v1/default/runs/r1/fork", &[], &json!({"at": 1}));

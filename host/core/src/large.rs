@@ -143,6 +143,8 @@ pub struct KnownValues {
     limits: ReadLimits,
     /// The rest of the limits, for values that come.
     left: ReadLimits,
+    /// `true` if the text that was read last named more than the limits allow.
+    was_beyond: bool,
 }
 
 /// The names that the thread that reads a text looks up.
@@ -153,6 +155,8 @@ struct Reading {
     limits: ReadLimits,
     /// Bytes of JSON that the names in this text stand for, each counted wherever it is named.
     named_bytes: u64,
+    /// `true` once the text named more than the limits allow.
+    is_beyond: bool,
 }
 
 impl Default for KnownValues {
@@ -165,7 +169,7 @@ impl KnownValues {
     /// None yet.
     #[must_use]
     pub fn within(limits: ReadLimits) -> Self {
-        Self { values: HashMap::new(), beyond: HashSet::new(), limits, left: limits }
+        Self { values: HashMap::new(), beyond: HashSet::new(), limits, left: limits, was_beyond: false }
     }
 
     /// Bytes of text that values which come may still have.
@@ -215,7 +219,14 @@ impl KnownValues {
             self.beyond.insert(digest);
             return;
         }
-        let Ok(wire::Exact(value)) = self.read::<wire::Exact>(text) else { return };
+        let value = match self.read::<wire::Exact>(text) {
+            Ok(wire::Exact(value)) => value,
+            Err(_) if self.was_beyond => {
+                self.beyond.insert(digest);
+                return;
+            }
+            Err(_) => return,
+        };
         self.left.stored_bytes -= stored;
         self.left.memory_bytes -= memory;
         let measure = value.measure();
@@ -241,11 +252,12 @@ impl KnownValues {
     /// As [`Self::read`].
     pub fn read_counted<T: DeserializeOwned>(&mut self, text: &str) -> Result<(T, u64), serde_json::Error> {
         let (values, beyond) = (take(&mut self.values), take(&mut self.beyond));
-        READING.set(Some(Reading { values, beyond, limits: self.limits, named_bytes: 0 }));
+        READING.set(Some(Reading { values, beyond, limits: self.limits, named_bytes: 0, is_beyond: false }));
         let read = serde_json::from_str(text);
         let reading = READING.take();
         let named_bytes = reading.as_ref().map_or(0, |reading| reading.named_bytes);
         if let Some(reading) = reading {
+            self.was_beyond = reading.is_beyond;
             (self.values, self.beyond) = (reading.values, reading.beyond);
         }
         read.map(|read| (read, named_bytes))
@@ -263,7 +275,10 @@ pub(crate) fn named(digest: &str) -> Option<Result<Value, String>> {
         let Some(value) = reading.values.get(digest) else {
             return Some(match reading.beyond.contains(digest) {
                 true if limits.elides => Ok(Value::from(ELIDED)),
-                true => Err(format!("the value {digest} is larger than what is read of a run, or nests deeper")),
+                true => {
+                    reading.is_beyond = true;
+                    Err(format!("the value {digest} is larger than what is read of a run, or nests deeper"))
+                }
                 false => Err(format!("the value {digest} is not in the journal, or is damaged")),
             });
         };
@@ -271,7 +286,10 @@ pub(crate) fn named(digest: &str) -> Option<Result<Value, String>> {
         if bytes > limits.event_bytes {
             return Some(match limits.elides {
                 true => Ok(Value::from(ELIDED)),
-                false => Err(format!("its values take more than {} MiB", limits.event_bytes >> 20)),
+                false => {
+                    reading.is_beyond = true;
+                    Err(format!("its values take more than {} MiB", limits.event_bytes >> 20))
+                }
             });
         }
         reading.named_bytes = bytes;

@@ -378,7 +378,7 @@ pub trait Journal: Send + Sync {
         false
     }
 
-    /// The values with these digests that the journal has, as long as their texts take no more than so many bytes
+    /// The values with these digests that the journal has, as long as their texts take no more than a number of bytes
     /// together. Those that it does not have are left out.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use opcell_types::Value;
 struct Room(u64);
 
 impl Trace {
-    /// The trace with `…` for large values that would take more than so many bytes of JSON together, the first ones
+    /// The trace with `…` for large values that would take more than a number of bytes of JSON together, the first ones
     /// first.
     #[must_use]
     pub fn within(mut self, max_bytes: u64) -> Self {

@@ -17,7 +17,7 @@ impl Value {
         String::from_utf8(out).unwrap_or_default()
     }
 
-    /// The first bytes of [`Self::to_json`], at most so many and as whole characters, without making the rest.
+    /// The first bytes of [`Self::to_json`], at most as many as given and as whole characters, without making the rest.
     #[must_use]
     pub fn json_prefix(&self, max_bytes: usize) -> String {
         if let Self::String(text) = self {

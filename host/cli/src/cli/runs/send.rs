@@ -305,7 +305,9 @@ async fn grant(
             let command = remedy::render(&denial.remedy).unwrap_or_else(|| denial.remedy.to_string());
             let question = format!("run `{run}` was denied {}.\nEvery run gets it: {command}", denial.capability);
             if !terminal.confirms(&question, "Write this into the project file?")? {
-                return Err(Diagnostic::error("not-granted", "nothing was written, and nothing was granted").into());
+                return Err(
+                    Diagnostic::error("grant-not-confirmed", "nothing was written, and nothing was granted").into()
+                );
             }
             plugin::grant_always(global, &denial.remedy, terminal)?;
             Some(GrantScope::Run)

@@ -264,7 +264,7 @@ impl Shown {
                         button.yes name="grant" value="always" { "Grant always" }
                         button.no name="grant" value="refuse" { "Refuse" }
                     } } @else { p.quiet { "Your token does not have the scope " code { "admin" } "." } }
-                    @if let Some(written) = remedy::render(&denial.remedy) {
+                    @if let Some(written) = remedy::render(&denial.remedy).filter(|_| self.may.admin) {
                         p.quiet { "Grant always writes it into the project file, for every run: " code { (written) } }
                     }
                     @if !remedy::fits(denial) { p { b { "It cannot be granted" } ": what would be written is something else." } }
