@@ -246,13 +246,15 @@ impl McpServer {
         };
         let resuming = async {
             // A driver that was about to leave a run does not see what it is sent.
-            while self.drives {
+            if !self.drives {
+                return std::future::pending::<()>().await;
+            }
+            loop {
                 tokio::time::sleep(RESUME).await;
                 if !self.is_settled(run, answered).await {
                     self.resume(run);
                 }
             }
-            std::future::pending::<()>().await;
         };
         let cancelled = tokio::select! {
             () = following => false,

@@ -87,7 +87,7 @@ pub(super) fn page(host: &Host, after: Option<&str>) -> Result<(Vec<McpSkill>, O
         }
         taken += 1;
         // One whose name the protocol does not have is read as a resource.
-        let (entry, read) = entry(&library, skill, uri)?;
+        let (entry, read) = entry(library, skill, uri)?;
         bytes += read;
         page.extend(Some(entry).filter(|entry| entry.validate().is_ok()));
     }
@@ -103,7 +103,7 @@ pub(super) fn one(host: &Host, wanted: &str) -> Result<McpSkill, ErrorData> {
     let library = host.skills();
     let mut offered = library.skills().filter(|skill| skill.is_offered() && skill.file == SKILL_MD);
     let skill = offered.find(|skill| wanted == uri(&skill.name, &skill.file)).ok_or_else(|| no_skill(wanted))?;
-    let (entry, _) = entry(&library, skill, wanted)?;
+    let (entry, _) = entry(library, skill, wanted)?;
     entry.validate().map_err(|_| no_skill(wanted))?;
     Ok(entry)
 }
