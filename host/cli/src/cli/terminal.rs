@@ -285,6 +285,29 @@ fn escaped(json: &str) -> String {
     shown
 }
 
+/// A list of JSON that is being printed.
+pub struct JsonList {
+    is_empty: bool,
+}
+
+impl JsonList {
+    pub fn item(&mut self, item: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(item)?;
+        let text = if io::stdout().is_terminal() { escaped(&text) } else { text };
+        let before = if std::mem::replace(&mut self.is_empty, false) { "[\n  " } else { ",\n  " };
+        // JSON has no line breaks within its texts.
+        let lines = text.replace('\n', "\n  ");
+        let mut out = io::stdout().lock();
+        out.write_all(before.as_bytes())?;
+        out.write_all(lines.as_bytes())
+    }
+
+    pub fn end(self) -> io::Result<()> {
+        let end: &[u8] = if self.is_empty { b"[]\n" } else { b"\n]\n" };
+        io::stdout().lock().write_all(end)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,28 +322,5 @@ mod tests {
         assert_eq!(filter(None, Some("info"), true).unwrap(), "info");
         assert_eq!(filter(Some(LogLevel::Debug), Some("trace"), false).unwrap(), "opcell=debug,warn");
         assert!(filter(None, Some("opcell=loud"), false).unwrap_err().message.contains("RUST_LOG"));
-    }
-}
-
-/// A list of JSON that is being printed.
-pub struct JsonList {
-    is_empty: bool,
-}
-
-impl JsonList {
-    pub fn item(&mut self, item: &impl serde::Serialize) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(item)?;
-        let text = if io::stdout().is_terminal() { escaped(&text) } else { text.into() };
-        let before = if std::mem::replace(&mut self.is_empty, false) { "[\n  " } else { ",\n  " };
-        // JSON has no line breaks within its texts.
-        let lines = text.replace('\n', "\n  ");
-        let mut out = io::stdout().lock();
-        out.write_all(before.as_bytes())?;
-        out.write_all(lines.as_bytes())
-    }
-
-    pub fn end(self) -> io::Result<()> {
-        let end: &[u8] = if self.is_empty { b"[]\n" } else { b"\n]\n" };
-        io::stdout().lock().write_all(end)
     }
 }
