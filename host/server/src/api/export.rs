@@ -135,7 +135,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
         let (mut pieces, permits, is_first) = state?;
         match pieces.spans().await {
             Ok(Some(spans)) => {
-                let text = if is_first { head() + &spans } else { format!(",{spans}") };
+                let text = if is_first { trace_head() + &spans } else { format!(",{spans}") };
                 Some((Ok(Bytes::from(text)), Some((pieces, permits, false))))
             }
             Ok(None) => Some((Ok(Bytes::from_static(TAIL.as_bytes())), None)),
@@ -150,7 +150,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
     Ok(response)
 }
 
-fn head() -> String {
+fn trace_head() -> String {
     let (resource, scope) = (telemetry::resource(), telemetry::scope());
     format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":["#)
 }

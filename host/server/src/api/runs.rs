@@ -636,7 +636,7 @@ pub(super) async fn retry(
     forked(&admitted, &source, at, name).await
 }
 
-async fn forked(admitted: &Admitted, source: &RunId, at: u64, name: Option<RunId>) -> Result<Response, Problem> {
+async fn forked(admitted: &Admitted, source: &RunId, at: u64, name: Option<NewRunId>) -> Result<Response, Problem> {
     let Admitted { tenant, caller } = admitted;
     let by = Some(caller.name.clone());
     let run = tenant.host.engine().fork_by(source, at, name, by.clone()).await?;

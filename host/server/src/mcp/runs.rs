@@ -12,7 +12,7 @@ use crate::api::{PARK, Start, begin};
 use opcell::{standing::asked as in_short, trace::TraceContext};
 use opcell_engine::{MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Status, large::ELIDED, outcome::Question};
 use opcell_journal::RunId;
-use opcell_types::{Value, text::one_line};
+use opcell_types::{NewRunId, Value, text::one_line};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -84,7 +84,7 @@ impl McpServer {
             (false, false) => None,
         };
         let ticket = ticket.transpose().map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let run = ticket.as_ref().map(|ticket| ticket.run(&self.tenant.name, &client.name));
+        let run = ticket.as_ref().map(|ticket| NewRunId::derived(ticket.run(&self.tenant.name, &client.name)));
         let traceparent = context.meta.get_traceparent().filter(|text| TraceContext::parse(text).is_some());
         let start = Start { workflow, input, run, idempotent: false, traceparent: traceparent.map(Arc::from) };
         let run = match begin(&self.tenant, start).await {
