@@ -351,7 +351,6 @@ impl Spans {
             }
             Event::DefinitionPinned { .. }
             | Event::StepSkipped { .. }
-            | Event::StepPrepared { .. }
             | Event::EachStarted { .. }
             | Event::Chosen { .. }
             | Event::StepCalled { .. }

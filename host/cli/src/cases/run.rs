@@ -13,7 +13,7 @@ use opcell_sandbox::{
     limits::LimitRequest,
     manifest::{Manifest, Request},
     receipt::Receipt,
-    store::{StoreAnswer, StoreRequest, Stores as _},
+    store::{StoreAnswer, StoreRequest},
 };
 use opcell_types::CallContext;
 use serde_json::{Value, json};

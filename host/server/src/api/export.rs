@@ -211,6 +211,6 @@ impl Pieces {
     /// # Errors
     /// The journal's.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, RunError> {
-        Ok(self.spans().await?.map(|spans| head() + &spans + TAIL))
+        Ok(self.spans().await?.map(|spans| trace_head() + &spans + TAIL))
     }
 }
