@@ -131,8 +131,9 @@ fn the_python_sdk_of_mcp_lists_and_calls_over_both_transports() {
     let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet", "--workflow", "ask"];
     // The current revision asks its user what the run asks; those before are told the run, which waits.
     let modes = [("auto", "completed"), ("legacy", "suspended")];
+    let targets = [vec![url.as_str()], stdio.to_vec()];
     for (mode, asked, target) in
-        modes.iter().flat_map(|(mode, asked)| [&[url.as_str()][..], &stdio[..]].map(|target| (mode, asked, target)))
+        modes.iter().flat_map(|(mode, asked)| targets.iter().map(move |target| (mode, asked, target)))
     {
         let mut client = Command::new(bin.join("python"));
         client.arg("client.py").arg(mode).args(target).current_dir(folder.path()).env("HOME", folder.path());
