@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use opcell_engine::{Engine, Event, Program, RunOptions, Trace, large::ELIDED};
-use opcell_journal::{Fence, Journal, StoredValue, NewRun, Payload, Record, RunId, SqliteJournal};
+use opcell_journal::{Fence, Journal, NewRun, Payload, Record, RunId, SqliteJournal, StoredValue};
 use opcell_types::Value;
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -156,7 +156,9 @@ async fn a_run_from_elsewhere_is_read_in_bounded_memory_by_everyone() {
         // Each way is tried with one of them: reading any takes seconds in a build for tests.
         let decided = match &**run {
             "laughing" => within("deciding again", async { engine.replay(run).await.err() }).await,
-            "unpacking" => within("forking", async { engine.fork(run, 1, Some("fork".parse().unwrap())).await.err() }).await,
+            "unpacking" => {
+                within("forking", async { engine.fork(run, 1, Some("fork".parse().unwrap())).await.err() }).await
+            }
             _ => within("the history", async { engine.history(run).await.err() }).await,
         };
         let refused = decided.iter().map(|error| error.kind()).collect::<Vec<_>>();

@@ -27,9 +27,7 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
-use opcell_types::{
-    ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint,
-};
+use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint};
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// The parts of the host that a project's sessions share.

@@ -43,8 +43,7 @@ pub(super) async fn compare(
     for run in [&pair.a, &pair.b] {
         let run: RunId = run.as_str().into();
         let view = admitted.tenant.views.of(&run).await?;
-        let steps =
-            view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MAX_DIFFERENCES).cloned();
+        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MAX_DIFFERENCES).cloned();
         let (steps, result): (Vec<Span>, Value) = (steps.collect(), view.state().outcome().result);
         drop(view);
         let first = admitted.tenant.views.events(&run, vec![1]).await?;

@@ -5,7 +5,7 @@ use super::{
         Caller,
         call::{Answer, Answered, Columns, Memory, OUTRUN, answered_too_much, entry_bytes, is_written, within_quota},
     },
-    RECONNECT_TIMEOUT, PAUSE, Stop, Stores, Value, bytes, failed, number, text, value,
+    PAUSE, RECONNECT_TIMEOUT, Stop, Stores, Value, bytes, failed, number, text, value,
 };
 use opcell_journal_postgres::ServerError;
 use opcell_sandbox::{
