@@ -104,7 +104,7 @@ pub enum RunError {
         at: Timestamp,
     },
     /// An answer came to a question that the run does not ask, or asks no more.
-    #[error("run `{run}` does not ask that any more: it was answered, or the run has gone on")]
+    #[error("run `{run}` does not ask that any more: it was answered, or the run has continued")]
     NotAsked {
         /// ID of the run.
         run: RunId,

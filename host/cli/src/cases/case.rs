@@ -250,7 +250,8 @@ fn with_suggestion(message: String) -> String {
     let Some((_, after)) = message.split_once("unknown field `") else { return message };
     let Some((key, rest)) = after.split_once('`') else { return message };
     let known = rest.lines().next().unwrap_or_default();
-    let near = hint(key, known.split('`').skip(1).step_by(2));
+    let known = known.split_once("expected one of ").map_or(known, |(_, known)| known);
+    let near = hint(key, known.split(", ").map(|name| name.trim_matches('`')));
     if near.is_empty() { message } else { format!("{}{near}", message.trim_end()) }
 }
 

@@ -121,7 +121,7 @@ fn part<'a>(arguments: &'a Value, name: &str) -> Option<&'a Value> {
     pointer.split('/').try_fold(arguments, |value, key| {
         let key = key.replace("~1", "/").replace("~0", "~");
         match value {
-            Value::Array(items) => items.iter().nth(key.parse().ok()?),
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
             value => value.get(&key),
         }
     })

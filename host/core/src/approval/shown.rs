@@ -87,7 +87,8 @@ fn remarks(text: &str) -> Vec<String> {
     let mut notes = Vec::new();
     let hidden = text.chars().filter(|c| is_invisible(*c)).count();
     if hidden > 0 {
-        notes.push(format!("{hidden} characters cannot be seen and are shown as \\u{{…}}"));
+        let count = if hidden == 1 { "1 character".to_owned() } else { format!("{hidden} characters") };
+        notes.push(format!("{count} cannot be seen, shown as \\u{{…}}"));
     }
     let is_letter = |c: &char| c.is_alphanumeric();
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| {
@@ -138,7 +139,7 @@ mod tests {
     fn what_cannot_be_seen_is_written_out_and_remarked_upon() {
         let arguments = shown("{\"command\": \"echo a\u{202e}b\u{200b}\"}");
         assert!(arguments.text.contains("a\\u{202e}b\\u{200b}"), "{}", arguments.text);
-        assert_eq!(arguments.notes, ["2 characters cannot be seen and are shown as \\u{…}"]);
+        assert_eq!(arguments.notes, ["2 characters cannot be seen, shown as \\u{…}"]);
     }
 
     #[test]

@@ -51,10 +51,12 @@ pub(super) fn sort_by<T: Send>(items: &mut [T], compare: impl Fn(&T, &T) -> Orde
     items.sort_by(compare);
 }
 
+/// A job until it is taken, and its result once it has one.
+type Job<J, T> = (Mutex<Option<J>>, Mutex<Option<T>>);
+
 /// Does all jobs at the same time, the first of them on this thread; what they came to, in order.
 fn side_by_side<T: Send, J: FnOnce() -> T + Send>(jobs: impl Iterator<Item = J>) -> Vec<T> {
-    let jobs: Vec<(Mutex<Option<J>>, Mutex<Option<T>>)> =
-        jobs.map(|job| (Mutex::new(Some(job)), Mutex::new(None))).collect();
+    let jobs: Vec<Job<J, T>> = jobs.map(|job| (Mutex::new(Some(job)), Mutex::new(None))).collect();
     let tasks: Vec<_> = jobs
         .iter()
         .map(|(job, result)| {

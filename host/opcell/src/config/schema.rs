@@ -432,6 +432,7 @@ mod tests {
     fn the_example_is_what_the_schema_says() {
         let example = include_str!("../../../../opcell.example.toml");
         let example: serde_json::Value = toml_edit::de::from_str(example).unwrap();
+        opcell_workers::install();
         let compiled = opcell_schema::Schema::compile(&schema()).unwrap();
         assert_eq!(compiled.violations(&example, 5), Vec::<String>::new());
         let wrong = serde_json::json!({"plugins": {"p": {"pth": "x"}}});

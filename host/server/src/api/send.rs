@@ -275,7 +275,7 @@ fn not_chosen<T>(
             Problem::new(StatusCode::CONFLICT, "nothing-to-approve", detail)
         }
         NotChosen::Gone => {
-            let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has continued");
             Problem::new(StatusCode::CONFLICT, "not-asked", detail).remedy("look at the run's `questions` again")
         }
         NotChosen::Several(several) => {

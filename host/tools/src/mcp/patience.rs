@@ -7,6 +7,7 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use serde_json::Value as Json;
 use std::{
     sync::{
         Arc,
@@ -28,11 +29,13 @@ pub(super) struct Patient<T> {
     probe: Option<Duration>,
     /// The request to discover that has no answer, and the end of its time.
     probed: Option<(RequestId, Instant)>,
+    /// The handshake that was answered before it was sent.
+    answered: Option<(RequestId, Json)>,
 }
 
 impl<T> Patient<T> {
     pub(super) fn new(inner: T, wire: Arc<Wire>, probe: Option<Duration>) -> Self {
-        Self { inner, waiting: Arc::default(), wire, probe, probed: None }
+        Self { inner, waiting: Arc::default(), wire, probe, probed: None, answered: None }
     }
 }
 
@@ -56,9 +59,18 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Patient<T> {
         {
             self.probed = Some((request.id.clone(), Instant::now() + time));
         }
+        if let JsonRpcMessage::Request(request) = &message
+            && matches!(request.request, ClientRequest::InitializeRequest(_))
+            && let Some(result) = self.wire.take_opening()
+        {
+            self.wire.sent(&message);
+            self.answered = Some((request.id.clone(), result));
+        }
         let is_answer = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
-        let (sending, waiting) = (self.inner.send(message), Arc::clone(&self.waiting));
+        let sending = self.answered.is_none().then(|| self.inner.send(message));
+        let waiting = Arc::clone(&self.waiting);
         async move {
+            let Some(sending) = sending else { return Ok(()) };
             let sent = sending.await;
             if is_answer && sent.is_ok() {
                 let _ = waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |waiting| waiting.checked_sub(1));
@@ -68,6 +80,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Patient<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if let Some((id, result)) = self.answered.take()
+            && let Some(message) = self.wire.answer(&id, Answer::Result(result))
+        {
+            return Some(message);
+        }
         let message = loop {
             let probed = self.probed.take_if(|(id, _)| !self.wire.is_waiting(id));
             drop(probed);

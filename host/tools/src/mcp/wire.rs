@@ -92,6 +92,8 @@ struct State {
     handshake: Option<RequestId>,
     /// The request to discover what the server speaks, which precedes the handshake.
     discovery: Option<RequestId>,
+    /// The answer to discovery of a server that takes whatever comes first for the handshake: it answers no second one.
+    opening: Option<Json>,
     /// Why the handshake failed, if the answer to it could not be read or did not come.
     trouble: Option<String>,
     /// The last line that was not understood.
@@ -137,6 +139,11 @@ impl Wire {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
+    }
+
+    /// The answer to the handshake of a server that gave it to the request before.
+    pub(super) fn take_opening(&self) -> Option<Json> {
+        self.state().opening.take()
     }
 
     /// Takes back a request that could not be sent.
@@ -281,7 +288,10 @@ impl Wire {
         }
         if state.discovery.as_ref() == Some(id) {
             let found = match answer {
-                Answer::Result(result) => discovered(&result),
+                Answer::Result(result) => discovered(&result).inspect_err(|_| {
+                    let is_handshake = result.get("protocolVersion").is_some_and(Json::is_string);
+                    state.opening = is_handshake.then_some(result);
+                }),
                 Answer::Error(error) => Err(error_text(&error, 500)),
                 Answer::Unreadable(why) | Answer::Lost(why) => Err(why),
             };

@@ -181,7 +181,7 @@ async fn answer_calls(
     }
     if let Some(gone) = args.question.iter().find(|id| !meant.iter().any(|it| it.id().is_some_and(|it| **it == ***id)))
     {
-        let message = format!("run `{run}` does not ask `{gone}` (any more): it was answered, or the run has gone on");
+        let message = format!("run `{run}` does not ask `{gone}`: it was answered, or the run has continued");
         let help = format!("see what it asks now: opcell runs show {run}");
         return Err(Diagnostic::error("not-asked", message).help(help).into());
     }
@@ -254,7 +254,7 @@ fn not_chosen<T>(
     match why {
         NotChosen::Nothing => Diagnostic::error("nothing-to-approve", nothing),
         NotChosen::Gone => {
-            let message = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            let message = format!("run `{run}` does not ask that any more: it was answered, or the run has continued");
             Diagnostic::error("not-asked", message).help(format!("see what it asks now: opcell runs show {run}"))
         }
         NotChosen::Several(several) => {
