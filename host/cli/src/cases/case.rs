@@ -297,7 +297,7 @@ mod tests {
             ("operation: a/b\nexpect: { outcome: x }\n", "are for judges"),
             ("judge: a/b\nexpect: { data: 1 }\n", "are for operations"),
             ("operation: a/b\nexpct: {}\n", "did you mean `expect`?"),
-            ("operation: a/b\nexpect: { dta: 1 }\n", "did you mean `data`?"),
+            ("operation: a/b\nexpect: { summry: x }\n", "did you mean `summary`?"),
             ("operation: a/b\nlimits: { memry: 1 }\nexpect: {}\n", "did you mean `memory`?"),
             ("operation: a/b\ntools: [{ name: t }]\nexpect: {}\n", "needs one of: returns, fails, denied"),
             (
