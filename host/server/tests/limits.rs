@@ -225,8 +225,7 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings.as_slice()].concat()).await.unwrap();
     let headers = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", address.as_str())];
-    // 4 MB each, half as much again as may wait.
-    for stream in 0..24 {
+    for stream in 0..64 {
         client.write_all(&frame(1, 5, 1 + 2 * stream, &literals(&headers))).await.unwrap();
     }
     let refused = async |wanted: bool| {
