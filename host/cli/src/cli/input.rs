@@ -21,7 +21,7 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
                 Err(error) if looks_like_json(&text) => {
                     return Err(wrong(
                         "invalid-input",
-                        format!("the input looks like JSON but does not parse: {error}"),
+                        format!("the input looks like JSON but cannot be read: {error}"),
                     ));
                 }
                 Ok(text) => as_request(text),
@@ -58,7 +58,7 @@ pub fn value(part: &str) -> Result<Value, Rejected> {
         Ok(value) => Ok(value),
         // Broken JSON must not silently become a text.
         Err(error) if looks_like_json(&text) => {
-            Err(wrong("invalid-data", format!("`{part}` looks like JSON but does not parse: {error}")))
+            Err(wrong("invalid-data", format!("`{part}` looks like JSON but cannot be read: {error}")))
         }
         Err(_) => Ok(Value::from(text)),
     }
