@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn what_begins_like_json_and_is_none_is_an_error() {
-        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("does not parse"));
+        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("cannot be read"));
         assert!(run_input(&["a=1".to_owned(), "b".to_owned()]).is_err());
         assert!(run_input(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
         assert!(run_input(&["@no/such/file".to_owned()]).is_err());
