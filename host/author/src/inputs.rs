@@ -1,7 +1,8 @@
 //! The inputs of a component, as one digest: a build whose inputs have not changed is not repeated.
 //!
 //! Interpreters are part of the components of Python and JavaScript plugins as a snapshot of their memory, which holds
-//! random seeds and times. Where they cannot be kept out of it, building again gives another digest for the same source.
+//! random seeds and times. Where they cannot be kept out of it, building again gives another digest for the same
+//! source.
 
 use crate::{AuthorError, Project, template::CONTRACT};
 use opcell_types::files::read_bounded;

@@ -1,7 +1,8 @@
 //! From a folder of source to a plugin, in four languages.
 //!
 //! Owns: `plugin.toml`, the templates of new plugins, finding each language's tool chain, and making a component that
-//! carries its manifest, and its bill of materials ([`sbom`]). What it starts are the author's own tools, with the author's rights, in the author's folder.
+//! carries its manifest, and its bill of materials ([`sbom`]). What it starts are the author's own tools, with the
+//! author's rights, in the author's folder.
 //!
 //! Must not know: the sandbox, grants, or the command line.
 //!

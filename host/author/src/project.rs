@@ -15,8 +15,8 @@ pub const FILE: &str = "plugin.toml";
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 10;
 
-/// Characters of a description, of which a host takes no more. Models read it in every session of a project that has the
-/// plugin.
+/// Characters of a description, of which a host takes no more. Models read it in every session of a project that has
+/// the plugin.
 const MAX_DESCRIPTION: usize = 300;
 
 /// Values of `access`.

@@ -1,4 +1,5 @@
-//! JSON Schemas of the files that authors write. A new plugin has them in `sdk/`, where its files name them for editors.
+//! JSON Schemas of the files that authors write. A new plugin has them in `sdk/`, where its files name them for
+//! editors.
 
 /// Case files of `opcell plugin test`.
 pub const CASE: &str = include_str!("../schemas/case.json");

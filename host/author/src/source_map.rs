@@ -35,8 +35,8 @@ impl SourceMap {
         Some(Self { sources: sources.collect(), lines: lines(map.get("mappings")?.as_str()?)? })
     }
 
-    /// The form that the SDK reads: each line by itself, so that it looks at no other. It becomes part of the component:
-    /// of packages, only the lines are kept.
+    /// The form that the SDK reads: each line by itself, so that it looks at no other. It becomes part of the
+    /// component: of packages, only the lines are kept.
     pub(crate) fn to_json(&self) -> Value {
         let of_package = |segment: &Segment| {
             let source = usize::try_from(segment.source).ok().and_then(|source| self.sources.get(source));

@@ -1,5 +1,5 @@
 //! The cost of isolation on this machine: one operation as a native function, in the bare engine, in a cell, in
-//! processes, measured in turns.
+//! processes, measured alternately.
 //!
 //! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from
 //! round to round, so that whatever else the machine does slows all of them. What comes out are medians, spread and

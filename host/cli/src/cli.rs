@@ -473,7 +473,8 @@ impl Global {
             config.lock = config.lock.map(Lock::frozen);
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other files.
+        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other
+        // files.
         let is_own = |folder: &PathBuf| {
             let in_project = folder.starts_with(&config.root) && home.as_ref() != Some(&config.root);
             let elsewhere = leads_out(folder, &config.root).filter(|_| in_project && folder.is_dir());

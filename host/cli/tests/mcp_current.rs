@@ -1,5 +1,5 @@
-//! Revision 2026-07-28 of MCP as `opcell serve` and `opcell mcp` speak it: requests without sessions, tasks that survive
-//! the server, and questions of runs as elicitations.
+//! Revision 2026-07-28 of MCP as `opcell serve` and `opcell mcp` speak it: requests without sessions, tasks that
+//! survive the server, and questions of runs as elicitations.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]

@@ -1,5 +1,5 @@
-//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server, and
-//! their example servers under documents.
+//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server,
+//! and their example servers under documents.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]

@@ -196,8 +196,8 @@ impl KnownValues {
     /// left out.
     pub fn add(&mut self, mut read: Vec<LargeValue>) {
         read.retain(|value| blake3::hash(value.text.as_bytes()).to_hex().as_str() == value.digest.as_str());
-        // A digest covers those that the text names, so there is always one that names no other. Each round makes values
-        // one level deeper, so that whatever is left after as many as a value has levels nests too deep.
+        // A digest covers those that the text names, so there is always one that names no other. Each round makes
+        // values one level deeper, so that whatever is left after as many as a value has levels nests too deep.
         for _ in 0..=MAX_DEPTH {
             let before = read.len();
             let (ready, waiting): (Vec<_>, Vec<_>) =

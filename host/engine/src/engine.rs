@@ -629,7 +629,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Answers a question about a call of a run's model by its ID, and no other: of two answers the run takes the first.
+    /// Answers a question about a call of a run's model by its ID, and no other: of two answers the run takes the
+    /// first.
     ///
     /// # Errors
     /// As [`Engine::send`], when the run has ended, does not ask this (any more), has an answer already, or the answer

@@ -35,8 +35,8 @@ impl<'a> Invoking<'a> {
     /// The same, for as long as it takes. Until then nothing was counted: most calls end before.
     pub(crate) fn going_on(self) -> DetachedCall {
         let ports = Arc::clone(self.ports);
-        // SAFETY: the future borrows from the ports alone, which are behind a counter that this holds, are never changed
-        // or moved there, and are let go after the future: neither leaves this structure.
+        // SAFETY: the future borrows from the ports alone, which are behind a counter that this holds, are never
+        // changed or moved there, and are let go after the future: neither leaves this structure.
         let reply = self.reply.map(|reply| unsafe {
             std::mem::transmute::<BoxFuture<'_, Reply<Success>>, BoxFuture<'static, Reply<Success>>>(reply)
         });

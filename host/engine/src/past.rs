@@ -71,8 +71,8 @@ impl Engine {
     /// A run's events, without owning it.
     ///
     /// # Errors
-    /// When the journal does not have the run, or one of them cannot be read; [`RunError::TooLarge`] when they take more
-    /// than 512 MiB, and as unreadable when their values take more than 256 MiB.
+    /// When the journal does not have the run, or one of them cannot be read; [`RunError::TooLarge`] when they take
+    /// more than 512 MiB, and as unreadable when their values take more than 256 MiB.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, RunError> {
         read_history(self.reader(ReadLimits::DECIDED, run), u64::MAX).await
     }

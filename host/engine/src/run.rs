@@ -136,8 +136,8 @@ impl TextSink for RoundSink {
 }
 
 impl Driver {
-    /// Makes the run, with all that can be decided before anything happens. A run that is left to another driver is made
-    /// without: what was decided to happen might have happened, as far as that driver knows.
+    /// Makes the run, with all that can be decided before anything happens. A run that is left to another driver is
+    /// made without: what was decided to happen might have happened, as far as that driver knows.
     ///
     /// # Errors
     /// When the journal does not take the run.
@@ -322,8 +322,8 @@ impl Driver {
 
     /// Decides until the world is needed.
     ///
-    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Nothing: what comes
-    /// next is a call that may be made directly. Effects from `waiting` on have not been started.
+    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Nothing: what
+    /// comes next is a call that may be made directly. Effects from `waiting` on have not been started.
     fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Option<Next>, RunError> {
         let next = loop {
             match decide(&self.state) {

@@ -17,8 +17,8 @@ thread_local! {
     static LEFT: Cell<Option<[usize; 2]>> = const { Cell::new(None) };
 }
 
-/// Does a piece of work that describes the first findings only, [`MAX_FINDINGS`] of each severity: of the others nothing
-/// but their severity, code and place are kept. [`listed`] leaves them out.
+/// Does a piece of work that describes the first findings only, [`MAX_FINDINGS`] of each severity: of the others
+/// nothing but their severity, code and place are kept. [`listed`] leaves them out.
 pub fn bounded<T>(work: impl FnOnce() -> T) -> T {
     /// Ends the piece of work, also when it panics.
     struct End;

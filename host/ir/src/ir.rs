@@ -179,7 +179,8 @@ pub enum Printing {
     Edn,
     /// WorkflowSkill: scalars as JavaScript prints them, aggregates as JSON; null and undefined are empty.
     Javascript,
-    /// PromptPack: everything but texts as JSON, numbers in full. (The reference is written in Go and prints as Go does.)
+    /// PromptPack: everything but texts as JSON, numbers in full. (The reference is written in Go and prints as Go
+    /// does.)
     Go,
 }
 

@@ -195,8 +195,8 @@ const TYPES: [Type; 21] = [
     Type::BYTEA_ARRAY,
 ];
 
-/// One plain append: most of those that a run makes alone. The server takes less than half the time of the statement for
-/// a group.
+/// One plain append: most of those that a run makes alone. The server takes less than half the time of the statement
+/// for a group.
 fn one_append_sql(schema: &str) -> String {
     format!(
         "WITH done AS (

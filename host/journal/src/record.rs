@@ -185,9 +185,9 @@ impl RunEntry {
     pub const STATUSES: [&str; 8] =
         ["pending", "running", "waiting", "interrupted", "suspended", "completed", "failed", "cancelled"];
 
-    /// The status as people use it, at a moment in microseconds since 1970. A run that pauses until a moment is waiting,
-    /// whether or not a process drives it. What was running when its driver went away is interrupted, also in a pause
-    /// that has ended since; what no one has begun is pending.
+    /// The status as people use it, at a moment in microseconds since 1970. A run that pauses until a moment is
+    /// waiting, whether or not a process drives it. What was running when its driver went away is interrupted, also in
+    /// a pause that has ended since; what no one has begun is pending.
     #[must_use]
     pub fn status(&self, now: i64) -> &str {
         match self.state.due {

@@ -75,7 +75,8 @@ async fn append_together(path: &Path, name: &str, appends: u64) {
     }
 }
 
-/// Has others append until a staged append has left: how many share a transaction, and so arrive, is not the same everywhere.
+/// Has others append until a staged append has left: how many share a transaction, and so arrive, is not the same
+/// everywhere.
 async fn until_it_has_left(path: &Path, staged: i64) {
     let store = rusqlite::Connection::open(path).unwrap();
     let is_there = || -> bool {

@@ -71,8 +71,8 @@ pub fn folders_of_project(project: &Path) -> Vec<PathBuf> {
 }
 
 impl Library {
-    /// Reads the documents of folders. Where two have a name in common, neither has it, broken or not: whoever can add a
-    /// document to a folder must not take the place of another. A folder that is not there has none.
+    /// Reads the documents of folders. Where two have a name in common, neither has it, broken or not: whoever can add
+    /// a document to a folder must not take the place of another. A folder that is not there has none.
     #[must_use]
     pub fn read(folders: &[PathBuf]) -> Self {
         Self::read_with_defaults(&[], folders)

@@ -2,8 +2,8 @@
 //!
 //! A [`Host`] never changes. A [`LiveHost`] holds the newest of several that differ in their plugins: what begins now
 //! begins there, and a run that began with an earlier version continues with that one, because it pinned its digest.
-//! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that is
-//! refused changes nothing.
+//! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that
+//! is refused changes nothing.
 //!
 //! Plugins only: every other setting is read at the start.
 

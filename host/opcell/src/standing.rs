@@ -1,5 +1,5 @@
-//! The standing of a run, in words that lists, pages, the API and metrics share: its status, who drives it, what it waits for,
-//! and whether it will go on by itself.
+//! The standing of a run, in words that lists, pages, the API and metrics share: its status, who drives it, what it
+//! waits for, and whether it will go on by itself.
 
 use crate::{catalog::Catalog, config::Config, live::digest_of, pins};
 use indexmap::IndexMap;
@@ -72,8 +72,8 @@ impl Standing {
         }
     }
 
-    /// Returns the standing of a run. `here`: the plugins that this host has, by name and digest; a run that pinned others needs
-    /// another host.
+    /// Returns the standing of a run. `here`: the plugins that this host has, by name and digest; a run that pinned
+    /// others needs another host.
     ///
     /// # Errors
     /// When the run cannot be read.

@@ -1,4 +1,4 @@
-//! Cells with a well-behaved guest, and with one that breaks each limit in turn.
+//! Cells with a well-behaved guest, and with one that breaks each limit, one after the other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 

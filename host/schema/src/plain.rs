@@ -2,8 +2,8 @@
 //! refers or matches.
 //!
 //! The validator is general, and works on another tree than the host's values. A plain schema is kept a second time, as
-//! checks in a row that one walk over a [`Value`], or over its text, goes through. They only ever say that a value fits:
-//! what they cannot decide for certain is left to the validator, which also explains every refusal.
+//! checks in a row that one walk over a [`Value`], or over its text, goes through. They only ever say that a value
+//! fits: what they cannot decide for certain is left to the validator, which also explains every refusal.
 
 mod text;
 

@@ -1,4 +1,5 @@
-//! A run for other tools, one line of JSON each: first what it is, then its events. `opcell runs export` prints the same.
+//! A run for other tools, one line of JSON each: first what it is, then its events. `opcell runs export` prints the
+//! same.
 
 use opcell_engine::event::Recorded;
 use serde_json::json;

@@ -2,8 +2,8 @@
 //!
 //! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that
 //! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
-//! asked for with `opcell_run`. A client of revision 2026-07-28 that declares tasks gets a task instead, and one that has
-//! forms is asked what the run asks. A skill is a resource, and listed with its files.
+//! asked for with `opcell_run`. A client of revision 2026-07-28 that declares tasks gets a task instead, and one that
+//! has forms is asked what the run asks. A skill is a resource, and listed with its files.
 
 mod asked;
 mod caller;

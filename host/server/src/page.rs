@@ -1,6 +1,6 @@
-//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script, and asks
-//! nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy allows no
-//! script but ours.
+//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script,
+//! and asks nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy
+//! allows no script but ours.
 
 mod compare;
 mod door;

@@ -1,8 +1,8 @@
 //! Runs as they were when someone looked last: the state, the spans, where models were spoken to, what was denied.
 //!
 //! Everything here follows from the events. It is kept for a while, so that whoever looks again, or looks at a run that
-//! continues, reads only what has happened since; and few read at the same time, so that what the server holds is bounded
-//! however long runs are and however many look at them.
+//! continues, reads only what has happened since; and few read at the same time, so that what the server holds is
+//! bounded however long runs are and however many look at them.
 
 use crate::{
     api::{Draw, GraphFormat, Path},

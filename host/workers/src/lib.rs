@@ -1,7 +1,7 @@
 //! The threads that the shell lends to the crates which start none: the core, the IR and schemas.
 //!
-//! Owns: starting and joining them. Must not know: what runs on them. In and out:
-//! [`opcell_types::workers::Workers`]. Whatever runs workflows or cells, or compiles documents, calls [`install`] first.
+//! Owns: starting and joining them. Must not know: what runs on them. In and out: [`opcell_types::workers::Workers`].
+//! Whatever runs workflows or cells, or compiles documents, calls [`install`] first.
 
 use opcell_types::workers::{Workers, lend};
 use std::{

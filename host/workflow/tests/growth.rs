@@ -1,9 +1,9 @@
 //! Work grows with the document and not with its square: documents of n and of 2n parts are compiled and checked, and
 //! the second may take little more than twice the work of the first.
 //!
-//! Work is counted as allocations, and as bytes that were allocated. Both are exact and the same on every machine, which
-//! time is not. Names, diagnostics and the comparisons of "did you mean" allocate, so a loop over all parts within a
-//! loop over all parts shows; one that only looks does not, and is found by reading.
+//! Work is counted as allocations, and as bytes that were allocated. Both are exact and the same on every machine,
+//! which time is not. Names, diagnostics and the comparisons of "did you mean" allocate, so a loop over all parts
+//! within a loop over all parts shows; one that only looks does not, and is found by reading.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 

@@ -1,5 +1,5 @@
-//! JavaScript and TypeScript: esbuild makes one file of the sources and their packages, QuickJS becomes a component with
-//! it.
+//! JavaScript and TypeScript: esbuild makes one file of the sources and their packages, QuickJS becomes a component
+//! with it.
 //!
 //! The engine runs no promises in a call. esbuild therefore rewrites async functions to functions that use the global
 //! `Promise`, which is the SDK's. The file carries a source map, from which the SDK finds the places of errors.

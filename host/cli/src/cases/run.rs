@@ -39,7 +39,7 @@ pub struct Outcome {
     pub got: Got,
 }
 
-/// The result of a call, in the words of `expect` and `files`.
+/// The result of a call, with the keys of `expect` and `files`.
 #[derive(Debug, Default, Clone)]
 #[non_exhaustive]
 pub struct Got {

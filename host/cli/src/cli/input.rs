@@ -21,7 +21,7 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
                 Err(error) if looks_like_json(&text) => {
                     return Err(wrong(
                         "invalid-input",
-                        format!("the input looks like JSON but does not parse: {error}"),
+                        format!("the input looks like JSON but cannot be read: {error}"),
                     ));
                 }
                 Ok(text) => as_request(text),
@@ -65,7 +65,7 @@ pub fn value(part: &str) -> Result<Value, Rejected> {
         Ok(value) => Ok(value),
         // Broken JSON must not silently become a text.
         Err(error) if looks_like_json(&text) => {
-            Err(wrong("invalid-data", format!("`{part}` looks like JSON but does not parse: {error}")))
+            Err(wrong("invalid-data", format!("`{part}` looks like JSON but cannot be read: {error}")))
         }
         Err(_) => Ok(Value::from(text)),
     }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_begins_like_json_and_is_none_is_an_error() {
-        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("does not parse"));
+        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("cannot be read"));
         assert!(run_input(&["a=1".to_owned(), "b".to_owned()]).is_err());
         assert!(run_input(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
         assert!(run_input(&["@no/such/file".to_owned()]).is_err());

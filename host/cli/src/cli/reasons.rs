@@ -1,5 +1,5 @@
-//! The lines that explain a failed call: the panic or traceback with its place, the functions that led to a trap, the end of the
-//! log, and the limit that ended it with the key that changes it.
+//! The lines that explain a failed call: the panic or traceback with its place, the functions that led to a trap, the
+//! end of the log, and the limit that ended it with the key that changes it.
 
 use super::receipts::count;
 use opcell::report::printable;

@@ -1,6 +1,6 @@
-//! The references of the documentation: `docs/commands.md`, `docs/configuration.md`, `docs/http.md` and `docs/tools.md`, made of the
-//! descriptions that the command line, the reader of project files and the server have themselves, so that they say what
-//! the program does.
+//! The references of the documentation: `docs/commands.md`, `docs/configuration.md`, `docs/http.md` and
+//! `docs/tools.md`, made of the descriptions that the command line, the reader of project files and the server have
+//! themselves, so that they say what the program does.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes them.
 

@@ -208,7 +208,8 @@ async fn tenant(
     Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
-/// Returns the places of a project's runs and the stores of its plugins, so that one place under two names is seen as one.
+/// Returns the places of a project's runs and the stores of its plugins, so that one place under two names is seen as
+/// one.
 fn places_of(config: &Config) -> Vec<String> {
     let Some(journal) = &config.journal else { return Vec::new() };
     match journal.place.file() {

@@ -1,10 +1,10 @@
 //! The call that a step, or an element, is about to make, before anything of it is recorded.
 //!
-//! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing, a
-//! driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
+//! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing,
+//! a driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
 //! [`Event::ElementCalled`]); otherwise the driver records [`DirectCall::begun`], as [`decide`](super::decide) would
-//! have, and continues from there. Only calls that would be the run's only effects are made so: one, or those of the next
-//! elements of one step ([`Elements`]), of which a driver records what came of them in their order.
+//! have, and continues from there. Only calls that would be the run's only effects are made so: one, or those of the
+//! next elements of one step ([`Elements`]), of which a driver records what came of them in their order.
 
 use super::{At, bounds, limits, line, step};
 use crate::{

@@ -275,8 +275,8 @@ pub(super) fn maps(step: &Step) -> bool {
         && !matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
 }
 
-/// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they are
-/// known.
+/// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they
+/// are known.
 pub(super) fn mapped(
     at: &At<'_>,
     step: &Step,

@@ -21,8 +21,8 @@ impl ReadLimits {
     pub const SHOWN: Self =
         Self { stored_bytes: MAX_BYTES, memory_bytes: 4 * MAX_BYTES, event_bytes: MAX_BYTES, elides: true };
 
-    /// For deciding a run again and for forking it, where nothing may be missing. Anyone may do that with a journal from
-    /// elsewhere.
+    /// For deciding a run again and for forking it, where nothing may be missing. Anyone may do that with a journal
+    /// from elsewhere.
     pub const DECIDED: Self =
         Self { stored_bytes: 4 * MAX_BYTES, memory_bytes: 8 * MAX_BYTES, event_bytes: 4 * MAX_BYTES, elides: false };
 

@@ -126,7 +126,8 @@ impl State {
             .any(|asked| matches!(asked, Question::Grant { effect, id, .. } if *effect == wanted && **id == *question))
     }
 
-    /// Returns `true` if a signal answers what a frame waits for: it is for nothing in particular, or for this question.
+    /// Returns `true` if a signal answers what a frame waits for: it is for nothing in particular, or for this
+    /// question.
     pub(crate) fn is_for(&self, signal: &Signal, frame: FrameId) -> bool {
         signal.question.as_ref().is_none_or(|question| self.question_of(frame).is_some_and(|id| id == *question))
     }

@@ -47,8 +47,8 @@ impl Driver {
         self.settle().await
     }
 
-    /// Begins to make everything durable that has happened, and continues: nothing is wanted but pure calls. At most one
-    /// append is under way.
+    /// Begins to make everything durable that has happened, and continues: nothing is wanted but pure calls. At most
+    /// one append is under way.
     pub(super) async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         self.settle().await?;
         self.behind = Some(self.append(batch));

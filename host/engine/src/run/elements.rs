@@ -1,9 +1,9 @@
-//! Elements of one step whose calls are pure: several are called at a time before anything of them is recorded, and each
-//! that ends well is one event.
+//! Elements of one step whose calls are pure: several are called at a time before anything of them is recorded, and
+//! each that ends well is one event.
 //!
-//! Events come in the order of the elements: what ends early waits, in memory, for those before it. A crash loses it, and
-//! it is called again, which changes nothing. When one does not end soon, or not well, or the run has something else to
-//! see to, all that are under way are recorded as wanted, as if each had been called in the open.
+//! Events come in the order of the elements: what ends early waits, in memory, for those before it. A crash loses it,
+//! and it is called again, which changes nothing. When one does not end soon, or not well, or the run has something
+//! else to see to, all that are under way are recorded as wanted, as if each had been called in the open.
 
 use super::{
     AT_ONCE, Batch, Driver, INBOX_POLL, MAX_APPEND_DELAY, Wanted, appended, direct::DIRECT_CALL_WAIT, panicked,
@@ -27,15 +27,15 @@ use opcell_types::Value;
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 use tokio::time::Instant;
 
-/// An element that takes longer than this, in microseconds, is slow: what its events take hardly matters, and those after
-/// it should not wait for it.
+/// An element that takes longer than this, in microseconds, is slow: what its events take hardly matters, and those
+/// after it should not wait for it.
 const SLOW_CALL_US: u64 = 5_000;
 
 /// So many slow elements, if most are, show that the rest are best called in the open.
 const SLOW_ONES: u32 = 8;
 
-/// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more, and
-/// the run looks at nothing else while it starts them.
+/// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more,
+/// and the run looks at nothing else while it starts them.
 const MAX_SPECULATIVE_CALLS: usize = 256;
 
 /// A call that takes longer than this, in microseconds, is worth another thread.

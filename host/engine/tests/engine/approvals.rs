@@ -1,5 +1,5 @@
-//! Calls of models that wait for a person: what is asked, what an answer is good for, and that each call is made at most
-//! once and only as it was approved.
+//! Calls of models that wait for a person: what is asked, what an answer is good for, and that each call is made at
+//! most once and only as it was approved.
 
 use crate::support::{Script, calling, check_history, json, routed};
 use opcell_engine::{

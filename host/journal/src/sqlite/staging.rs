@@ -18,8 +18,8 @@ const MIN_SHARED_JOBS: usize = 8;
 /// Bytes of text that fill a good part of a run's own pages.
 const SHORT: usize = 4_096;
 
-/// Staged appends of which the oldest leave: few, for whoever reads a run looks through them, and what SQLite keeps in memory
-/// of a file has room for this many of the usual size.
+/// Staged appends of which the oldest leave: few, for whoever reads a run looks through them, and what SQLite keeps in
+/// memory of a file has room for this many of the usual size.
 const MAX_STAGED_ROWS: i64 = 2_560;
 
 /// The number of records that are compacted together: many, because those of a run become one pack, but the jobs that

@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kind of reach of a request; the words of a policy's `forbid`.
+/// The kind of access that a request asks for, as a policy's `forbid` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -218,7 +218,8 @@ pub(crate) fn is_secret(file: &Path, root: &Path) -> bool {
 /// Bytes of one request. What is consented to is shown whole, and no one reads more.
 const MAX_LINE: usize = 4 << 10;
 
-/// An address as it is resolved: a host in letters of several scripts may look like another, and its ASCII form does not.
+/// An address as it is resolved: a host in letters of several scripts may look like another, and its ASCII form does
+/// not.
 fn shown_url(url: &str) -> String {
     match url::Url::parse(url) {
         // Also where it is spelled with percent signs.

@@ -211,7 +211,8 @@ impl Host {
     ) -> Result<Self, HostError> {
         let mut parts = Parts::clone(&self.parts);
         parts.sibling = Some(sibling.clone());
-        // Places in the file of what is not read again are those of before; they are only looked at in errors of plugins.
+        // Places in the file of what is not read again are those of before; they are only looked at in errors of
+        // plugins.
         parts.config.source = fresh.source.clone();
         parts.config.limit_spans = fresh.limit_spans.clone();
         parts.config.lock = fresh.lock.clone();

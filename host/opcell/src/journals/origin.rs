@@ -3,7 +3,8 @@
 //!
 //! When a journal in a project's folder is seen for the first time, all runs that it holds come from elsewhere, unless
 //! this user has just made it. They are listed among the user's own state, under what identifies the file: a file that
-//! takes its place is another journal. A run from elsewhere can be looked at; it is driven once its user has adopted it.
+//! takes its place is another journal. A run from elsewhere can be looked at; it is driven once its user has adopted
+//! it.
 
 use crate::{
     config::{JournalPlace, JournalSettings, lock::write_whole},

@@ -1,5 +1,5 @@
-//! A key that a keyring of the system keeps, through the helpers that `docker login` uses: `docker-credential-NAME`, one
-//! for each keyring, with a protocol of JSON on standard input and output.
+//! A key that a keyring of the system keeps, through the helpers that `docker login` uses: `docker-credential-NAME`,
+//! one for each keyring, with a protocol of JSON on standard input and output.
 
 use super::{PublicKey, SecretKey};
 use ed25519_dalek::SigningKey;

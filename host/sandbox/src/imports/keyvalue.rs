@@ -1,5 +1,5 @@
-//! `wasi:keyvalue` for components that were not written for `opcell:plugin`: each bucket is a store of the plugin, under
-//! the same grant, quota and record as through `opcell:plugin/store`.
+//! `wasi:keyvalue` for components that were not written for `opcell:plugin`: each bucket is a store of the plugin,
+//! under the same grant, quota and record as through `opcell:plugin/store`.
 
 use super::View;
 use crate::{

@@ -116,8 +116,8 @@ impl TokenStore {
         Self { file: tokens.join(format!("{name}.json")), marks, read: Arc::default() }
     }
 
-    /// Returns `true` if the project has tokens, or had one once: then every request needs one, also when the list is empty or
-    /// gone. What cannot be looked up counts as yes.
+    /// Returns `true` if the project has tokens, or had one once: then every request needs one, also when the list is
+    /// empty or gone. What cannot be looked up counts as yes.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.current();

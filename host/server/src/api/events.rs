@@ -39,7 +39,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct EventParams {
     /// Only events after this one.
     after: Option<u64>,
-    /// At most this many in one page; 256 by default and at most. A page ends after 4 MiB as well. Streams have no limit.
+    /// At most this many in one page; 256 by default and at most. A page ends after 4 MiB as well. Streams have no
+    /// limit.
     #[param(minimum = 1, maximum = 256)]
     limit: Option<u64>,
 }

@@ -39,8 +39,8 @@ pub(crate) struct ExportParams {
     traceparent: Option<String>,
 }
 
-/// Exports a run as `opcell runs export` does: a line of JSON that says which run it is and how many events follow, then
-/// a line for each event; with `otlp=true`, a trace for the path `/v1/traces` of an OpenTelemetry collector.
+/// Exports a run as `opcell runs export` does: a line of JSON that says which run it is and how many events follow,
+/// then a line for each event; with `otlp=true`, a trace for the path `/v1/traces` of an OpenTelemetry collector.
 #[utoipa::path(get, operation_id = "export_run", path = "/v1/{tenant}/runs/{run}/export", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), ExportParams), responses(
     (status = 200, description = "The events of the run, or its trace",

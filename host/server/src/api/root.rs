@@ -66,8 +66,8 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, P
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// The readiness of the server: why a journal cannot be read or written. No one needs a token to ask, so they are asked once in a while, however many
-/// ask.
+/// The readiness of the server: why a journal cannot be read or written. No one needs a token to ask, so they are asked
+/// once in a while, however many ask.
 #[derive(Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Option<String>)>>);
 

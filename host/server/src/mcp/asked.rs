@@ -50,8 +50,8 @@ pub(super) enum Answer {
 }
 
 impl Asked {
-    /// The question as a client may answer it; `None` for what its caller may not decide, and for what takes more than a
-    /// form.
+    /// The question as a client may answer it; `None` for what its caller may not decide, and for what takes more than
+    /// a form.
     pub(super) fn of(question: &Question, client: &Client) -> Option<Self> {
         let (name, step, question, approval, id) = match question {
             Question::Signal { name, step, question, approval, id, .. } => (name, step, question, approval, id),

@@ -1,7 +1,7 @@
 //! The transport of `opcell mcp`: a message per line, or a list of them as revision 2025-03-26 has it.
 //!
-//! A line that is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests and does
-//! not take the answers is not read any further, so that neither fills memory.
+//! A line that is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests
+//! and does not take the answers is not read any further, so that neither fills memory.
 
 use super::params;
 use opcell_schema::json::values_in;

@@ -1,8 +1,8 @@
 //! Names of runs that only their caller knows: IDs of tasks, and states of requests.
 //!
 //! A ticket is random. The ID of the run is a digest of it, of the tenant and of the caller: so the ticket is bound to
-//! both, cannot be found from the run's ID, which pages and logs show, and needs no memory of this process. It also holds
-//! a moment after which it is refused, which cannot be changed without naming another run.
+//! both, cannot be found from the run's ID, which pages and logs show, and needs no memory of this process. It also
+//! holds a moment after which it is refused, which cannot be changed without naming another run.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use opcell_journal::RunId;

@@ -74,7 +74,8 @@ struct Figures {
     failures: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Counts what the host of one tenant does: give it to the host as its log and as its journal's sink, and to the tenant.
+/// Counts what the host of one tenant does: give it to the host as its log and as its journal's sink, and to the
+/// tenant.
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Figures>);
 

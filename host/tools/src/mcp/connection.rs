@@ -1,8 +1,8 @@
 //! A connection to a server: its process, or its address; the handshake; requests and their answers.
 //!
-//! A server is asked first what it speaks (`server/discover`, revision 2026-07-28). One that does not know that, answers
-//! something else or nothing gets the handshake of the revisions before; one that ends is started once more with the
-//! handshake alone.
+//! A server is asked first what it speaks (`server/discover`, revision 2026-07-28). One that does not know that,
+//! answers something else or nothing gets the handshake of the revisions before; one that ends is started once more
+//! with the handshake alone.
 
 use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,

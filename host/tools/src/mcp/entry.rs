@@ -128,8 +128,8 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     })
 }
 
-/// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one. They
-/// may be rounded: the server checks its arguments as well.
+/// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one.
+/// They may be rounded: the server checks its arguments as well.
 fn round_bounds(schema: &mut Json) -> bool {
     const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
     let mut found = false;

@@ -1,4 +1,5 @@
-//! A server that asks and does not listen: each of its requests is answered, and what waits to be sent to it is bounded.
+//! A server that asks and does not listen: each of its requests is answered, and what waits to be sent to it is
+//! bounded.
 
 use super::wire::{Answer, Wire};
 use rmcp::{

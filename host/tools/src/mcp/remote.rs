@@ -311,8 +311,8 @@ fn event_of(message: &ServerJsonRpcMessage) -> Sse {
     Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
 }
 
-/// The length of the longest event so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
-/// end in LF, CR or both, and pieces anywhere.
+/// The length of the longest event so far, of those that a piece of a stream belongs to. A blank line ends an event;
+/// lines end in LF, CR or both, and pieces anywhere.
 #[derive(Debug, Default)]
 struct EventLength {
     length: usize,

@@ -13,8 +13,8 @@ const NEAR_BYTES: usize = 40;
 /// A byte-order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer that
-/// would be rounded is a text of its digits.
+/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer
+/// that would be rounded is a text of its digits.
 ///
 /// # Errors
 /// With what is wrong, as the end of a sentence.

@@ -15,8 +15,8 @@ const HEADER: &[u8; 16] = b"SQLite format 3\0";
 /// Entries of the journal's folder that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The file of a journal's stores. One of the former name gets its own name, once it is certain whose it is and no other
-/// process has it open; until then it is used where it is.
+/// The file of a journal's stores. One of the former name gets its own name, once it is certain whose it is and no
+/// other process has it open; until then it is used where it is.
 pub(super) fn file_of(journal: &Path) -> Result<PathBuf, StoreError> {
     let (file, former) = (file_beside(journal), former_file_beside(journal));
     if file.exists() || !former.exists() || former == file {

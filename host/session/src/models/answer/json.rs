@@ -13,8 +13,8 @@ pub(in super::super) enum NotJson {
     Broken(String),
 }
 
-/// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and the
-/// model is told of.
+/// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and
+/// the model is told of.
 pub(in super::super) fn parse(bytes: &[u8]) -> Result<Json, NotJson> {
     check(bytes)?;
     serde_json::from_slice(&with_exact_integers(bytes)).map_err(|error| not_json(&error))

@@ -145,8 +145,8 @@ fn require_all(object: &mut Map<String, Json>) {
     object.insert("required".to_owned(), required.into());
 }
 
-/// Returns `true` if each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that `anyOf`,
-/// which OpenAI takes, says the same.
+/// Returns `true` if each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that
+/// `anyOf`, which OpenAI takes, says the same.
 fn is_tagged(one_of: &Json, root: &Json) -> bool {
     let Some(branches) = one_of.as_array().filter(|branches| branches.len() >= 2) else { return false };
     let branches: Vec<&Json> = branches.iter().map(|branch| followed(branch, root)).collect();
