@@ -12,7 +12,7 @@ use opcell_core::{
     large::{LargeValues, ReadLimits},
     retry::RetryPoints,
 };
-use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState};
+use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState, StatusTally};
 use opcell_types::NewRunId;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -56,7 +56,7 @@ impl Engine {
     ///
     /// # Errors
     /// The journal's.
-    pub async fn runs_by_status(&self) -> Result<BTreeMap<String, u64>, RunError> {
+    pub async fn runs_by_status(&self) -> Result<BTreeMap<String, StatusTally>, RunError> {
         Ok(self.journal.tally(self.ports.timer.now().0).await?)
     }
 

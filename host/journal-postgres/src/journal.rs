@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
     Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
-    RunEntry, RunId, RunQuery, RunState, Snapshot, tally,
+    RunEntry, RunId, RunQuery, RunState, Snapshot, StatusTally, tally,
 };
 use std::{
     collections::BTreeMap,
@@ -411,11 +411,11 @@ impl Journal for PostgresJournal {
         }
     }
 
-    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         // One run of each kind stands for all of them.
         let sql = "SELECT min(r.run), min(r.workflow), r.status, r.ended,
                 CASE WHEN r.due <= $1 THEN 0 WHEN r.due IS NULL THEN NULL ELSE 9223372036854775807 END,
-                least(r.records, 2), 0::bigint, 0::bigint, coalesce(o.alive_until > clock_timestamp(), false), NULL::text, count(*)
+                least(r.records, 2), 0::bigint, min(r.updated_at), coalesce(o.alive_until > clock_timestamp(), false), NULL::text, count(*)
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner GROUP BY 3, 4, 5, 6, 9";
         let rows = self.query_again(sql, &[(&now, Type::INT8)]).await?;
         let kinds = rows.iter().map(|row| Ok((entry(row)?, unsigned(row, 10)?)));

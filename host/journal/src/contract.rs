@@ -176,7 +176,12 @@ pub async fn runs_are_listed_a_page_at_a_time_and_counted_by_status(journal: Arc
     let unknown = journal.page(RunQuery { before: Some("none".into()), ..RunQuery::default() }).await.unwrap_err();
     assert!(matches!(unknown, JournalError::UnknownRun(_)), "{unknown}");
     let counts = journal.tally(10).await.unwrap();
-    let counts: Vec<(&str, u64)> = counts.iter().map(|(status, count)| (status.as_str(), *count)).collect();
+    let entries = journal.runs().await.unwrap();
+    for (status, tally) in &counts {
+        let oldest = entries.iter().filter(|run| run.status(10) == status).map(|run| run.updated_at).min();
+        assert_eq!(Some(tally.oldest), oldest, "{status}");
+    }
+    let counts: Vec<(&str, u64)> = counts.iter().map(|(status, tally)| (status.as_str(), tally.runs)).collect();
     assert_eq!(counts, [("completed", 3), ("failed", 1), ("pending", 1)]);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     ownership::Ownership,
-    query::{RunQuery, tally},
+    query::{RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState, StoredValue},
 };
 use async_trait::async_trait;
@@ -443,12 +443,12 @@ pub trait Journal: Send + Sync {
         query.of(self.runs().await?)
     }
 
-    /// Returns the number of runs of each [status](RunEntry::status) at a moment, in microseconds since 1970. A journal
+    /// Counts the runs of each [status](RunEntry::status) at a moment, in microseconds since 1970. A journal
     /// that cannot do better looks at every run.
     ///
     /// # Errors
     /// The storage's.
-    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         Ok(tally(self.runs().await?.iter().map(|run| (run, 1)), now))
     }
 

@@ -37,7 +37,7 @@ pub mod contract;
 pub use journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
-pub use query::{RunQuery, tally};
+pub use query::{RunQuery, StatusTally, tally};
 pub use record::{
     Fence, InboxMessage, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState, StoredValue,
 };

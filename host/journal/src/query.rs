@@ -56,11 +56,22 @@ impl RunQuery {
     }
 }
 
+/// The runs of one [status](RunEntry::status).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatusTally {
+    /// The number of them.
+    pub runs: u64,
+    /// When the one that has been so for longest was last written to, in microseconds since 1970.
+    pub oldest: i64,
+}
+
 /// Counts runs by [status](RunEntry::status) at a moment, each entry with its number of runs.
-pub fn tally<'a>(runs: impl IntoIterator<Item = (&'a RunEntry, u64)>, now: i64) -> BTreeMap<String, u64> {
-    let mut counts = BTreeMap::new();
+pub fn tally<'a>(runs: impl IntoIterator<Item = (&'a RunEntry, u64)>, now: i64) -> BTreeMap<String, StatusTally> {
+    let mut counts: BTreeMap<String, StatusTally> = BTreeMap::new();
     for (run, count) in runs {
-        *counts.entry(run.status(now).to_owned()).or_default() += count;
+        let tally = counts.entry(run.status(now).to_owned()).or_insert(StatusTally { runs: 0, oldest: run.updated_at });
+        tally.runs += count;
+        tally.oldest = tally.oldest.min(run.updated_at);
     }
     counts
 }

@@ -13,7 +13,7 @@ use crate::{
     checkpoint::Checkpoints,
     journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, shown},
     owner::Owner,
-    query::{RunQuery, tally},
+    query::{RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
     writer::{Writer, storage},
 };
@@ -382,13 +382,13 @@ impl Journal for SqliteJournal {
         .await
     }
 
-    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         let owner = self.owner.clone();
         self.list_with(move |connection| {
             // One run of each kind stands for all of them.
             let mut query = connection
                 .prepare_cached(
-                    "SELECT run, workflow, status, ended, min(records, 2), created_at, updated_at, owner,
+                    "SELECT run, workflow, status, ended, min(records, 2), created_at, min(updated_at), owner,
                             CASE WHEN due <= ?1 THEN 0 WHEN due IS NULL THEN NULL ELSE 9223372036854775807 END AS when_due, count(*)
                      FROM runs GROUP BY status, ended, min(records, 2), owner, when_due",
                 )

@@ -190,6 +190,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), access::same_site))
         .layer(middleware::from_fn(page::for_browsers))
         .layer(middleware::from_fn_with_state(app.clone(), audit::audited))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::counted))
         .layer(middleware::from_fn(body::small_first))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         // With `no-referrer`, browsers say of our own forms that they come from nowhere.

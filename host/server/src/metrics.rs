@@ -1,11 +1,12 @@
 //! The metrics for a monitoring system, in the text format of Prometheus.
 
+mod http;
 mod meter;
 mod process;
 
 use crate::tenant::Tenant;
 use opcell_engine::{RunOutcome, event::Timestamp};
-use opcell_journal::RunEntry;
+use opcell_journal::{RunEntry, StatusTally};
 use opcell_sandbox::PoolUse;
 use std::{
     collections::BTreeMap,
@@ -19,6 +20,7 @@ use std::{
 
 use meter::Histogram;
 
+pub(crate) use http::{HttpCounters, counted};
 pub use meter::Meter;
 pub(crate) use process::begin;
 
@@ -31,6 +33,8 @@ pub(crate) struct RunCounters {
     pub invocation_us: AtomicU64,
     pub failed_invocations: AtomicU64,
     pub refused: AtomicU64,
+    pub http: HttpCounters,
+    triggers: Mutex<BTreeMap<(String, &'static str), u64>>,
     ended: Mutex<Ended>,
 }
 
@@ -52,10 +56,20 @@ struct Ended {
 /// Label values that others chose are counted up to this many; the rest is `other`.
 const MAX_LABELS: usize = 64;
 
+/// The statuses of runs that have not ended.
+const OPEN: [&str; 5] = ["pending", "running", "waiting", "interrupted", "suspended"];
+
 /// The label of the rest.
 const OTHER: &str = "other";
 
 impl RunCounters {
+    /// A trigger came to an outcome: `fired`, `repeated`, `ignored`, `delayed` or `failed`. Triggers are those of the
+    /// project, so they need no bound here.
+    pub(crate) fn triggered(&self, trigger: &str, outcome: &'static str) {
+        let mut triggers = self.triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        *triggers.entry((trigger.to_owned(), outcome)).or_default() += 1;
+    }
+
     /// A run has stopped here.
     pub(crate) fn stopped(&self, outcome: &RunOutcome) {
         if !outcome.status.has_ended() {
@@ -94,7 +108,7 @@ fn count(of: &mut BTreeMap<String, u64>, label: &str) {
 }
 
 /// Runs of a tenant's journal by status.
-pub(crate) type RunStates = BTreeMap<String, u64>;
+pub(crate) type RunStates = BTreeMap<String, StatusTally>;
 
 /// The figures of a tenant's journal.
 pub(crate) struct Journaled {
@@ -116,13 +130,18 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     };
     let label = |tenant: &Tenant| format!("tenant=\"{}\"", escaped(&tenant.name));
     let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
-    let mut runs = Vec::new();
+    let (mut runs, mut oldest) = (Vec::new(), Vec::new());
     for (tenant, journaled) in tenants {
         // A status without runs is 0 and not absent: alarms compare numbers.
-        let count = |status: &str| journaled.states.get(status).copied().unwrap_or(0);
+        let count = |status: &str| journaled.states.get(status).map_or(0, |tally| tally.runs);
         runs.extend(RunEntry::STATUSES.map(|status| (by(tenant, "status", status), count(status).to_string())));
+        let idle =
+            |status: &str| journaled.states.get(status).map_or(Duration::ZERO, |tally| age(Timestamp(tally.oldest)));
+        oldest.extend(OPEN.map(|status| (by(tenant, "status", status), idle(status).as_secs_f64().to_string())));
     }
     family("runs", "gauge", "Runs of the journal by status.", runs);
+    let help = "Time since the last event of the run of each status that has been quiet for longest.";
+    family("runs_oldest_seconds", "gauge", help, oldest);
     let of = |read: fn(&Journaled) -> String| {
         tenants.iter().map(|(tenant, journaled)| (label(tenant), read(journaled))).collect()
     };
@@ -200,6 +219,23 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
             took.write(&mut out, "run_seconds", &labels);
         }
     }
+    let triggers = tenants.iter().flat_map(|(tenant, _)| {
+        let of = tenant.counters.triggers.lock().unwrap_or_else(PoisonError::into_inner);
+        let row = |((trigger, outcome), n): (&(String, &str), &u64)| {
+            format!("{},trigger=\"{}\",outcome=\"{outcome}\"}} {n}", label(tenant), escaped(trigger))
+        };
+        of.iter().map(row).collect::<Vec<_>>()
+    });
+    let _ = writeln!(
+        out,
+        "# HELP opcell_triggers_total Schedules that came due and webhooks that were taken.\n# TYPE opcell_triggers_total counter"
+    );
+    for row in triggers {
+        let _ = writeln!(out, "opcell_triggers_total{{{row}");
+    }
+    let https: Vec<(String, &HttpCounters)> =
+        tenants.iter().map(|(tenant, _)| (label(tenant), &tenant.counters.http)).collect();
+    http::write(&mut out, &https);
     process::write(&mut out);
     out
 }

@@ -100,13 +100,18 @@ async fn catch_up(
 ) -> Result<(), Timestamp> {
     for instant in schedule.due(done, now) {
         match fire(tenant, trigger, instant).await {
-            Ok(()) => tracing::info!(tenant = %tenant.name, trigger = %trigger.name, %instant, "a schedule came due"),
+            Ok(()) => {
+                tenant.counters.triggered(&trigger.name, "fired");
+                tracing::info!(tenant = %tenant.name, trigger = %trigger.name, %instant, "a schedule came due");
+            }
             Err(problem) if problem.retry_after.is_some() || problem.status >= 500 => {
+                tenant.counters.triggered(&trigger.name, "delayed");
                 tracing::warn!(tenant = %tenant.name, trigger = %trigger.name, %instant, problem = problem.detail,
                     "a schedule has to wait");
                 return Err(done);
             }
             Err(problem) => {
+                tenant.counters.triggered(&trigger.name, "failed");
                 tracing::error!(tenant = %tenant.name, trigger = %trigger.name, %instant, problem = problem.detail,
                     "a schedule cannot do what it should");
             }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery,
+    Record, Retention, RunEntry, RunId, RunQuery, StatusTally,
 };
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,7 @@ impl Journal for Metered {
         self.journal.page(query).await
     }
 
-    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         self.journal.tally(now).await
     }
 

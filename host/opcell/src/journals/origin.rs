@@ -13,7 +13,7 @@ use crate::{
 use async_trait::async_trait;
 use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery,
+    Record, Retention, RunEntry, RunId, RunQuery, StatusTally,
 };
 use opcell_types::files::{Folder, Readers, make_private, read_text_bounded};
 use std::{
@@ -273,7 +273,7 @@ impl Journal for OfProject {
         self.journal.page(query).await
     }
 
-    async fn tally(&self, now: i64) -> Result<BTreeMap<String, u64>, JournalError> {
+    async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         self.journal.tally(now).await
     }
 

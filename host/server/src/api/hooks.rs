@@ -108,11 +108,15 @@ pub(super) async fn hook(
     let body = document(&headers, &body)?;
     let event = Event::of(webhook.signature, &headers, &body);
     if let Some(ignored) = event.ignored(&webhook.on) {
+        tenant.counters.triggered(&trigger.name, "ignored");
         tracing::info!(target: "opcell::audit", tenant = %tenant.name, trigger = name, ignored, "a webhook was taken");
         return Ok((StatusCode::OK, Json(Ignored { ignored })).into_response());
     }
-    let set_off = act(tenant, trigger, &headers, &body, &id).await?;
+    let set_off = act(tenant, trigger, &headers, &body, &id)
+        .await
+        .inspect_err(|_| tenant.counters.triggered(&trigger.name, "failed"))?;
     let SetOff { run, first } = &set_off;
+    tenant.counters.triggered(&trigger.name, if *first { "fired" } else { "repeated" });
     tracing::info!(target: "opcell::audit", tenant = %tenant.name, trigger = name, %run, first, "a webhook was taken");
     Ok((StatusCode::ACCEPTED, Json(set_off)).into_response())
 }
