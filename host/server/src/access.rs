@@ -109,6 +109,12 @@ impl Caller {
     pub(crate) fn reaches(&self, tenant: &str) -> bool {
         self.tenant.as_deref().is_none_or(|own| own == tenant)
     }
+
+    /// Returns `true` if the sender may read the metrics of a tenant: those of all come with a scope of their own.
+    pub(crate) fn may_count(&self, tenant: &str) -> bool {
+        let counts_all = self.scopes.as_ref().is_some_and(|scopes| scopes.contains(&Scope::Metrics));
+        counts_all || (self.reaches(tenant) && self.may(Scope::Read))
+    }
 }
 
 /// The caller of a request.

@@ -130,7 +130,8 @@ async fn few_runs_are_read_at_a_time_and_more_than_many_waiting_are_refused() {
 async fn a_tenant_learns_nothing_of_another_on_any_path() {
     let folder = tempfile::tempdir().unwrap();
     let store = TokenStore::of_project(folder.path(), Path::new("/project"));
-    let token = store.create("zeta", "zeta", &Scope::ALL).unwrap();
+    let token = store.create("zeta", "zeta", &[Scope::Read, Scope::Run, Scope::Approve, Scope::Admin]).unwrap();
+    let metrics = store.create("prometheus", "default", &[Scope::Metrics]).unwrap();
     let (acme, zeta) = (Counting::default(), Counting::default());
     let (of_acme, of_zeta) = (host(&acme).await, host(&zeta).await);
     for host in [&of_acme, &of_zeta] {
@@ -186,6 +187,14 @@ async fn a_tenant_learns_nothing_of_another_on_any_path() {
             answer.starts_with("HTTP/1.1 200") && !answer.contains("secret") && !answer.contains("acme"),
             "{answer}"
         );
+    }
+    // One scrape for all tenants, by a token that opens nothing else.
+    let headers = format!("Authorization: Bearer {metrics}\r\n");
+    let answer = request(&address, "GET", "/metrics", &headers).await;
+    assert!(answer.contains("{tenant=\"acme\"") && answer.contains("{tenant=\"zeta\""), "{answer}");
+    for path in ["/v1/zeta/runs", "/v1/acme/runs", "/v1/default/runs"] {
+        let answer = request(&address, "GET", path, &headers).await;
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     }
     stop.cancel();
 }

@@ -46,6 +46,8 @@ pub enum ScopeName {
     Approve,
     /// All of these, and change what the server has loaded.
     Admin,
+    /// Read the metrics of all tenants, and nothing else.
+    Metrics,
 }
 
 impl ScopeName {
@@ -55,6 +57,7 @@ impl ScopeName {
             Self::Run => Scope::Run,
             Self::Approve => Scope::Approve,
             Self::Admin => Scope::Admin,
+            Self::Metrics => Scope::Metrics,
         }
     }
 }

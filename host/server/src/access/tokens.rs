@@ -31,11 +31,13 @@ pub enum Scope {
     Approve,
     /// All of these, and change what the server has loaded.
     Admin,
+    /// Read `/metrics` of all tenants, and nothing else. Not part of [`Self::Admin`], which one tenant has.
+    Metrics,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Approve, Self::Admin];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Run, Self::Approve, Self::Admin, Self::Metrics];
 
     /// As the command line and files have it.
     #[must_use]
@@ -45,6 +47,7 @@ impl Scope {
             Self::Run => "run",
             Self::Approve => "approve",
             Self::Admin => "admin",
+            Self::Metrics => "metrics",
         }
     }
 }

@@ -94,19 +94,25 @@ impl Readiness {
     }
 }
 
-/// Counters and gauges in the text format of Prometheus; with a token, those of its tenant.
+/// Counters and gauges in the text format of Prometheus; with a token, those of its tenant, or of all tenants if it has
+/// the scope `metrics`.
 #[utoipa::path(get, operation_id = "get_metrics", path = "/metrics", tag = "server", responses(
     (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
-    (status = 401, description = "A token is needed", body = Problem, content_type = "application/problem+json")))]
+    (status = "4XX", description = "A token is needed, or another one", body = Problem,
+        content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let caller = access::caller(&app, &headers)?;
     let mut of: Vec<(&Tenant, Journaled)> = Vec::new();
-    for tenant in app.tenants.iter().filter(|tenant| caller.reaches(&tenant.name)) {
+    for tenant in app.tenants.iter().filter(|tenant| caller.may_count(&tenant.name)) {
         let asked = Instant::now();
         let runnable = tenant.host.engine().runnable(MAX_RUNNABLE).await?.len() as u64;
         let answered = asked.elapsed();
         let states = tenant.host.engine().runs_by_status().await?;
         of.push((tenant.as_ref(), Journaled { states, runnable, answered }));
+    }
+    if of.is_empty() {
+        let problem = Problem::new(StatusCode::FORBIDDEN, "scope-missing", "the token may not read metrics");
+        return Err(problem.remedy("make one with `opcell token new --scope metrics`"));
     }
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::text(&of)))
 }
