@@ -113,8 +113,8 @@ fn delegate_failure(workflow: &Arc<str>, is_composition: bool, end: &RunEnd) -> 
         details.insert("source".into(), Value::from(source.as_str()));
     }
     // What the callee failed with is what the caller fails with.
-    let reason = end.reason.clone().filter(|_| end.status == Status::Failed);
-    let reason = reason.unwrap_or_else(|| format!("delegate-{verb}").into());
+    let reason = if end.status == Status::Cancelled { "delegate-cancelled" } else { "delegate-failed" };
+    let reason = end.reason.clone().filter(|_| end.status == Status::Failed).unwrap_or_else(|| reason.into());
     // A document whose states run its own step graphs delegates to none.
     let message = match is_composition {
         true => format!("composition `{workflow}` {verb}: {why}"),
