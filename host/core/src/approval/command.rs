@@ -107,7 +107,9 @@ impl Word {
             true => matches_word(own, wanted) || matches_word(wanted, own),
             false => matches_word(wanted, own),
         };
-        is(&own) || (is_program && is(basename(&own)))
+        // `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
+        let bare = own.trim_start_matches(['!', '@', '-', '+']);
+        is(&own) || (is_program && (is(basename(&own)) || is(basename(bare))))
     }
 }
 

@@ -68,20 +68,21 @@ fn may_match(when: &ArgumentMatch, arguments: &Value) -> bool {
     let command = || part(arguments, argument.as_deref().unwrap_or("command")).and_then(Value::as_str);
     // What a command holds depends on more than its text where it is expanded.
     let is_open = || command().is_some_and(|text| command::words(text).is_none());
+    // The names of arguments are the tool's: `command` is one, and a program of the shell.
     if let Some(patterns) = commands
-        && texts.iter().any(|text| command::may_run(text, patterns))
+        && texts.iter().any(|text| !(text.is_name && is_identifier(text.text)) && command::may_run(text.text, patterns))
     {
         return true;
     }
     if let Some(patterns) = paths {
         let may_be = |path: &str| patterns.iter().any(|pattern| path::may_be(path, pattern));
-        if is_open() || texts.iter().any(|text| each_token(text, may_be)) {
+        if is_open() || texts.iter().any(|text| each_token(text.text, may_be)) {
             return true;
         }
     }
     if let Some(patterns) = hosts {
         let may_be = |token: &str| host_of(token).is_some_and(|host| patterns.iter().any(|it| is_host(it, &host)));
-        if is_open() || texts.iter().any(|text| each_token(text, may_be)) {
+        if is_open() || texts.iter().any(|text| each_token(text.text, may_be)) {
             return true;
         }
     }
@@ -127,17 +128,24 @@ fn part<'a>(arguments: &'a Value, name: &str) -> Option<&'a Value> {
     })
 }
 
+/// A text of a call's arguments.
+struct Text<'a> {
+    text: &'a str,
+    /// `true` if it is the name of an entry.
+    is_name: bool,
+}
+
 /// Every text of a value, the names of its entries among them; `None` when there are too many.
-fn texts(of: Option<&Value>) -> Option<Vec<&str>> {
+fn texts(of: Option<&Value>) -> Option<Vec<Text<'_>>> {
     let mut found = Vec::new();
     let mut left: Vec<&Value> = of.into_iter().collect();
     while let Some(value) = left.pop() {
         match value {
-            Value::String(text) => found.push(text.as_str()),
+            Value::String(text) => found.push(Text { text: text.as_str(), is_name: false }),
             Value::Array(items) => left.extend(items.iter()),
             Value::Object(entries) => {
                 for (name, value) in entries.iter() {
-                    found.push(name.as_ref());
+                    found.push(Text { text: name.as_ref(), is_name: true });
                     left.push(value);
                 }
             }
@@ -148,6 +156,10 @@ fn texts(of: Option<&Value>) -> Option<Vec<&str>> {
         }
     }
     Some(found)
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 /// Looks at a text, at its words as a shell would read them, and at the parts between separators.
