@@ -258,8 +258,12 @@ fn a_run_is_a_task_that_survives_its_server_and_ends_once() {
             assert_eq!(ended["result"]["isError"], json!(!approved), "{ended}");
             assert_eq!(peer.task_after(task, "working"), ended, "the result is the same again");
         }
-        let failed = peer.task_after(&failing["taskId"], "working");
-        assert_eq!((&failed["status"], &failed["result"]["isError"]), (&json!("completed"), &json!(true)), "{failed}");
+        // A run that is over at once is no task, and on a busy machine it is one.
+        let failed = match &failing["taskId"] {
+            Value::Null => failing,
+            task => peer.task_after(task, "working")["result"].clone(),
+        };
+        assert_eq!(failed["isError"], json!(true), "{failed}");
         let cancelled = peer.call("run_ask", Has::Both);
         let acknowledged = peer.ask("tasks/cancel", json!({"taskId": cancelled["taskId"]}), Has::Both);
         assert_eq!(acknowledged["result"]["resultType"], "complete", "{acknowledged}");

@@ -276,10 +276,11 @@ fn a_person_at_the_terminal_is_asked_about_a_call_before_it_is_made() {
         return;
     }
     let project = tempfile::tempdir().unwrap();
+    std::fs::create_dir(project.path().join("work")).unwrap();
     let at = |name: &str| project.path().join(name);
     let settings = "workflows = [\".\"]\n[sessions]\nscript = \"script.yaml\"\ncontext-files = \"none\"\n\
                     [sessions.defaults]\ntools = [\"write\"]\napprove = \"always\"\n\
-                    [sessions.files.work]\npath = \".\"\naccess = \"read-write\"\n";
+                    [sessions.files.work]\npath = \"work\"\naccess = \"read-write\"\n";
     std::fs::write(at("opcell.toml"), settings).unwrap();
     let workflow = r#"{:name "w" :description "d" :steps [{:name "talk" :type :session :contributions [{:type :template :text "Go." :vars {}}]}]}"#;
     std::fs::write(at("w.edn"), workflow).unwrap();
@@ -289,23 +290,23 @@ fn a_person_at_the_terminal_is_asked_about_a_call_before_it_is_made() {
                   \x20 - when: { round: 1 }\n    text: Done.\n";
     std::fs::write(at("script.yaml"), script).unwrap();
     let run = |typed: &str| {
-        let _ = (std::fs::remove_file(at("a.txt")), std::fs::remove_file(at("b.txt")));
+        let _ = (std::fs::remove_file(at("work/a.txt")), std::fs::remove_file(at("work/b.txt")));
         typed_on_terminal(project.path(), 120, &["run", "w"], &[("NO_COLOR", "1")], typed)
     };
     // One is changed, and the other one is made as it is; a word that is no answer is asked again.
     let changed = r#"{"path": "a.txt", "content": "three"}"#;
     let (shown, code) = run(&format!("what\nw\ne\n{changed}\ny\n"));
     assert!(code == 0 && shown.contains("[1 of 2]") && shown.contains("+ one") && shown.contains("Done."), "{shown}");
-    assert_eq!(std::fs::read_to_string(at("a.txt")).unwrap(), "three");
-    assert_eq!(std::fs::read_to_string(at("b.txt")).unwrap(), "two");
+    assert_eq!(std::fs::read_to_string(at("work/a.txt")).unwrap(), "three");
+    assert_eq!(std::fs::read_to_string(at("work/b.txt")).unwrap(), "two");
     // All are refused at once.
     let (shown, code) = run("N\nnot now\n");
     assert!(code == 0 && shown.contains("Done."), "{shown}");
-    assert!(!at("a.txt").exists() && !at("b.txt").exists());
+    assert!(!at("work/a.txt").exists() && !at("work/b.txt").exists());
     // No answer: the run stays as it is.
     let (shown, code) = run("q\n");
     assert!(code == 3 && shown.contains("the run is not kept"), "{code}: {shown}");
-    assert!(!at("a.txt").exists());
+    assert!(!at("work/a.txt").exists());
     let (shown, code) = run("a\nn\nr\ny\n");
     assert!(code == 0 && shown.contains("[[sessions.approved]]"), "{shown}");
     assert_eq!(std::fs::read_to_string(at("opcell.toml")).unwrap(), settings, "nothing was written");

@@ -379,6 +379,7 @@ impl Config {
     /// A project without a file: no plugins, no grants.
     #[must_use]
     pub fn empty(root: PathBuf) -> Self {
+        opcell_workers::install();
         Self {
             file: None,
             source: Arc::new(SourceFile::new("", "")),
@@ -478,6 +479,7 @@ impl Config {
     /// # Errors
     /// Every finding, each with its place.
     pub fn parse(name: &str, text: String, root: &Path) -> Result<Self, Rejected> {
+        opcell_workers::install();
         let source = Arc::new(SourceFile::new(name, text));
         let written = text::parse(&source)?;
         check::check(written, &source, root)

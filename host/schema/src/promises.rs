@@ -170,6 +170,7 @@ proptest! {
 
 #[test]
 fn the_most_that_a_schema_may_become_is_affordable() {
+    opcell_workers::install();
     // As many branches as are let through, below one `unevaluatedProperties`.
     let mut defs = Map::new();
     for level in 0..6 {

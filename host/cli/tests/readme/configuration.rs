@@ -32,7 +32,7 @@ const NOT_RUN: [(&str, &str, usize); 17] = [
     ("gallery.md", "cron", 1),
     ("gallery.md", "sh", 1),
     ("http.md", "sh", 1),
-    ("install.md", "sh", 3),
+    ("install.md", "sh", 4),
     ("journal.md", "sh", 1),
     ("mcp-client.md", "sh", 1),
     ("models.md", "sh", 1),

@@ -30,6 +30,9 @@ use std::{
 /// The time for which a tool waits for the run that it started.
 const WAIT: Duration = Duration::from_secs(50);
 
+/// The time for which a client that has tasks waits for the result itself: most calls are over before it would poll.
+const TASK_WAIT: Duration = Duration::from_millis(250);
+
 /// The interval at which a run that is followed is checked for a driver, where no worker does it.
 const RESUME: Duration = Duration::from_secs(2);
 
@@ -92,7 +95,13 @@ impl McpServer {
             Err(problem) => return Ok(refused(&problem).into()),
         };
         match ticket {
-            Some(ticket) if client.has_tasks => self.task_created(&ticket, &run).await,
+            Some(ticket) if client.has_tasks => {
+                self.follow(&run, TASK_WAIT, true, &[], context).await;
+                match self.tenant.views.of(&run).await {
+                    Ok(view) if view.state().status().has_ended() => Ok(self.report(&run).await.into()),
+                    _ => self.task_created(&ticket, &run).await,
+                }
+            }
             ticket => {
                 self.follow(&run, WAIT, true, &[], context).await;
                 self.answered_or_asked(&run, ticket.as_ref(), &client, true).await

@@ -377,6 +377,14 @@ impl StreamableHttpClient for Checked {
                     None => Err(StreamableHttpError::Client(error)),
                 }
             }
+            // A server of an earlier revision may take what it does not know for a notification.
+            Ok(StreamableHttpPostResponse::Accepted) if let Some(id) = id_of(&message) => {
+                let why = "it accepted the request and gave no answer".to_owned();
+                let answer = self.wire.answer(id, Answer::Unreadable(why));
+                Ok(answer.map_or(StreamableHttpPostResponse::Accepted, |answer| {
+                    StreamableHttpPostResponse::Json(answer, None)
+                }))
+            }
             other => other,
         }
     }

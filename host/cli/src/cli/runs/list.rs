@@ -112,8 +112,8 @@ async fn once(open: &Open, config: &Config, args: &ListArgs, terminal: &Terminal
         ]);
     }
     let fit = args.watch.and(terminal.height()).map_or(usize::MAX, |height| height.saturating_sub(1).max(2));
-    // Of what a narrow terminal has no room for: events first, then how long it took, and when it began.
-    let lines = columns_within(&rows, &ALIGNS, terminal.width().unwrap_or(usize::MAX), &[6, 5, 4, 7]);
+    // Of what a narrow terminal has no room for: events first, then how long it took, who drives it, and when it began.
+    let lines = columns_within(&rows, &ALIGNS, terminal.width().unwrap_or(usize::MAX), &[6, 5, 7, 4]);
     for line in lines.into_iter().take(fit) {
         let line = opcell::report::printable(&line).into_owned();
         terminal.line(&match terminal.width() {
