@@ -9,6 +9,9 @@ use std::{
 /// The most of a tool's messages that is looked at.
 const MAX_MESSAGES: usize = 256 << 10;
 
+/// Bytes of a command in a message.
+const MAX_COMMAND_BYTES: usize = 240;
+
 /// Runs a tool whose messages go to stderr: what tools print is for people, and stdout is for results.
 pub(crate) fn run(command: &mut Command) -> Result<(), AuthorError> {
     let text = command_line(command);
@@ -37,11 +40,21 @@ pub(crate) fn run_explained(command: &mut Command, shown: impl FnOnce(&str) -> S
     Err(AuthorError::ToolFailed { command: text, status: output.status.to_string() })
 }
 
-/// The command as it can be repeated in a shell.
+/// The command as it can be repeated in a shell; of a long one, its beginning.
 fn command_line(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let arguments = command.get_args().map(|argument| quoted(&argument.to_string_lossy()));
-    std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
+    let mut line = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut arguments = command.get_args();
+    while let Some(argument) = arguments.next() {
+        let argument = quoted(&argument.to_string_lossy());
+        if line.len() + argument.len() > MAX_COMMAND_BYTES {
+            let more = arguments.len() + 1;
+            line.push_str(&format!(" … ({more} more {})", if more == 1 { "argument" } else { "arguments" }));
+            break;
+        }
+        line.push(' ');
+        line.push_str(&argument);
+    }
+    line
 }
 
 fn quoted(argument: &str) -> String {
@@ -61,5 +74,8 @@ mod tests {
         let mut command = Command::new("/usr/bin/tool");
         command.args(["--external:opcell:*", "it's", "-o", "a.wasm"]);
         assert_eq!(command_line(&command), r"tool '--external:opcell:*' 'it'\''s' -o a.wasm");
+        command.args(["x"; 200]);
+        let line = command_line(&command);
+        assert!(line.len() < 300 && line.ends_with(" more arguments)"), "{line}");
     }
 }

@@ -97,10 +97,9 @@ impl McpServer {
         match ticket {
             Some(ticket) if client.has_tasks => {
                 self.follow(&run, TASK_WAIT, true, &[], context).await;
-                match self.tenant.views.of(&run).await {
-                    Ok(view) if view.state().status().has_ended() => Ok(self.report(&run).await.into()),
-                    _ => self.task_created(&ticket, &run).await,
-                }
+                let view = self.tenant.views.of(&run).await;
+                let has_ended = view.is_ok_and(|view| view.state().status().has_ended());
+                if has_ended { Ok(self.report(&run).await.into()) } else { self.task_created(&ticket, &run).await }
             }
             ticket => {
                 self.follow(&run, WAIT, true, &[], context).await;
