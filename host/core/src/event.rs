@@ -450,6 +450,12 @@ pub struct RunStarted {
     /// W3C trace context of whoever started it (`traceparent`), if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
+    /// The user on whose behalf it runs, as the embedding program names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Arc<str>>,
+    /// The tenant on whose behalf it runs, as the embedding program names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Arc<str>>,
 }
 
 /// Something wanted. What is not said here follows from the state.

@@ -63,6 +63,12 @@ pub struct State {
     /// W3C trace context of whoever started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<Arc<str>>,
+    /// The user on whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<Arc<str>>,
+    /// The tenant on whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<Arc<str>>,
     pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
     pub(crate) instances: Numbered<InstanceId, Instance>,
     pub(crate) frames: Numbered<FrameId, Frame>,

@@ -1,6 +1,10 @@
 //! Following a run that is being driven, and telling it things.
 
-use crate::{error::RunError, record::read_history};
+use crate::{
+    error::RunError,
+    record::read_history,
+    updates::{Suspension, UpdateStream},
+};
 use futures_util::Stream;
 use opcell_core::{Recorded, RunOutcome, message::Message};
 use opcell_journal::{Damage, Journal, RunId};
@@ -71,9 +75,16 @@ pub struct RunHandle {
     pub(crate) inbox: mpsc::UnboundedSender<Message>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
+    pub(crate) suspended: watch::Receiver<Suspension>,
     pub(crate) damage: Option<Damage>,
     pub(crate) resumed_at: u64,
     pub(crate) begun: Arc<RunOutcome>,
+}
+
+impl std::fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.run).finish_non_exhaustive()
+    }
 }
 
 impl RunHandle {
@@ -109,6 +120,14 @@ impl RunHandle {
         let (last, live) = self.listeners.join();
         let past = if last == 0 { Vec::new() } else { read_history(&self.journal, &self.run, last).await? };
         Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
+    }
+
+    /// As [`RunHandle::events`], one thing at a time, and whenever the run is suspended, its questions.
+    ///
+    /// # Errors
+    /// When the past cannot be read.
+    pub async fn updates(&self) -> Result<UpdateStream, RunError> {
+        Ok(UpdateStream::new(self.events().await?, self.suspended.clone()))
     }
 
     /// Asks the run to stop. It ends as `cancelled` once everything in flight has stopped.

@@ -42,4 +42,4 @@ pub use record::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{BackupError, SqliteJournal, backup, restore};
-pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};
+pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, SharedJournal, Snapshot};

@@ -2,7 +2,7 @@
 
 use crate::{
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
-    store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
+    store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, THIS_PROCESS, in_order},
 };
 use async_trait::async_trait;
 use std::{
@@ -215,7 +215,7 @@ impl Journal for MemoryJournal {
     async fn acquire(&self, run: &RunId, _cut: Cut) -> Result<OpenedRun, JournalError> {
         self.with(run, |found| {
             if found.owned {
-                return Err(JournalError::Held { run: run.clone(), owner: "this process".to_owned() });
+                return Err(JournalError::Held { run: run.clone(), owner: THIS_PROCESS.to_owned() });
             }
             found.fence = Fence(found.fence.0 + 1);
             found.owned = true;

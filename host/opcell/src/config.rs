@@ -6,6 +6,7 @@
 //! nothing at all.
 
 pub mod check;
+mod component;
 pub(crate) mod control;
 pub mod edit;
 pub mod journal;
@@ -24,6 +25,8 @@ use crate::{
     services::HTTP_FETCH,
     triggers::Trigger,
 };
+pub(crate) use component::Component;
+pub use component::{ComponentStore, StoreFailure};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
@@ -35,7 +38,7 @@ use opcell_sandbox::{
     limits::LimitRequest,
 };
 use opcell_session::{
-    models::ModelsConfig,
+    models::{Model, ModelsConfig},
     sessions::MissingTools,
     tools::{FileRoot, Shell},
 };
@@ -143,6 +146,26 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
+    /// Models of the embedding program.
+    pub(crate) model: Option<OwnModels>,
+}
+
+/// Models of the embedding program.
+#[derive(Clone)]
+pub(crate) enum OwnModels {
+    /// One that answers for every model.
+    Only(Arc<dyn Model>),
+    /// Beside others, by the name of the provider.
+    Providers(Vec<(String, Arc<dyn Model>)>),
+}
+
+impl std::fmt::Debug for OwnModels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Only(_) => f.write_str("Only"),
+            Self::Providers(own) => f.debug_list().entries(own.iter().map(|(name, _)| name)).finish(),
+        }
+    }
 }
 
 /// A project that a server serves beside another: with its own grants, limits, models, secrets, workflows and journal.
@@ -181,8 +204,10 @@ pub struct TenantShare {
 pub struct PluginConfig {
     /// Its name in this project.
     pub name: String,
-    /// Path of the component's file.
+    /// Path of the component's file; of one that is in no file, a note in parentheses.
     pub path: PathBuf,
+    /// The component, where it is in no file.
+    pub(crate) component: Option<Component>,
     /// The place at which the file names it.
     pub span: Option<Span>,
     /// The capabilities that it is granted.
@@ -284,6 +309,22 @@ impl Grant {
     }
 }
 
+impl PluginGrants {
+    pub(crate) fn add(&mut self, grant: Grant) {
+        let capabilities = &mut self.capabilities;
+        match grant {
+            Grant::Tool(name) => drop(capabilities.tools.insert(name)),
+            Grant::Skill(name) => drop(capabilities.skills.insert(name)),
+            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
+            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
+            Grant::Http(rule) => {
+                capabilities.tools.insert(HTTP_FETCH.to_owned());
+                self.http.push(rule);
+            }
+        }
+    }
+}
+
 impl PluginConfig {
     /// A plugin with no grants, within the host's limits. `name` is what receipts, denials and errors call it.
     #[must_use]
@@ -291,6 +332,7 @@ impl PluginConfig {
         Self {
             name: name.into(),
             path: path.into(),
+            component: None,
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
@@ -305,20 +347,33 @@ impl PluginConfig {
         }
     }
 
+    /// A plugin whose component is in memory, such as one that is part of the program (`include_bytes!`). Otherwise as
+    /// [`PluginConfig::new`].
+    #[must_use]
+    pub fn from_bytes(name: impl Into<String>, component: impl Into<Arc<[u8]>>) -> Self {
+        Self::of_component(name, Component::Bytes(component.into()))
+    }
+
+    /// A plugin whose component a store of the program has, under the plugin's name. Otherwise as
+    /// [`PluginConfig::new`].
+    #[must_use]
+    pub fn stored(name: impl Into<String>, store: impl ComponentStore + 'static) -> Self {
+        Self::of_component(name, Component::Stored(Arc::new(store)))
+    }
+
+    fn of_component(name: impl Into<String>, component: Component) -> Self {
+        Self { path: component.place().into(), component: Some(component), ..Self::new(name, "") }
+    }
+
+    /// Returns `true` if a file has the component.
+    pub(crate) fn is_file(&self) -> bool {
+        self.component.is_none() && self.origin.is_none()
+    }
+
     /// Lets the plugin reach one thing more, as far as its manifest asks for it.
     #[must_use]
     pub fn grant(mut self, grant: Grant) -> Self {
-        let capabilities = &mut self.grants.capabilities;
-        match grant {
-            Grant::Tool(name) => drop(capabilities.tools.insert(name)),
-            Grant::Skill(name) => drop(capabilities.skills.insert(name)),
-            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
-            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
-            Grant::Http(rule) => {
-                capabilities.tools.insert(HTTP_FETCH.to_owned());
-                self.grants.http.push(rule);
-            }
-        }
+        self.grants.add(grant);
         self
     }
 

@@ -45,6 +45,15 @@ pub fn render(remedy: &Remedy) -> Option<String> {
     })
 }
 
+/// The command that helps with a finding of this code, where the finding itself has no help.
+#[must_use]
+pub fn of_code(code: &str) -> Option<&'static str> {
+    match code {
+        "unknown-operation" => Some("`opcell op list` lists the operations"),
+        _ => None,
+    }
+}
+
 /// A load error with the commands that would agree to what an upgrade newly asks for.
 pub(crate) fn load_error(error: &LoadError) -> String {
     /// Requests that are listed.

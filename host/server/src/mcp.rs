@@ -15,7 +15,7 @@ use crate::{
     tenant::Tenant,
 };
 use changes::Changes;
-use opcell::trace::TraceContext;
+use opcell::{CallError, CallOutput, trace::TraceContext};
 use opcell_engine::{MESSAGE_SIGNAL, Status};
 use opcell_journal::RunId;
 use opcell_types::Value;
@@ -81,9 +81,10 @@ impl McpServer {
 
     async fn invoke(&self, id: &str, arguments: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
         let host = self.tenant.host.now();
-        let reply = host.invoke(id, arguments).cancel(context.ct.clone()).await;
-        let receipt = reply.receipt.map(|receipt| Json::from(&*receipt));
-        let mut result = match reply.result {
+        let called = host.invoke(id, arguments).cancel(context.ct.clone()).await;
+        let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt);
+        let receipt = receipt.map(|receipt| Json::from(&**receipt));
+        let mut result = match called {
             Ok(success) => {
                 let data = Json::from(&success.data);
                 let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
@@ -92,7 +93,7 @@ impl McpServer {
                 result.structured_content = Some(data).filter(Json::is_object);
                 result
             }
-            Err(failure) => {
+            Err(CallError { failure, .. }) => {
                 let remedy = failure.denial.as_ref().and_then(|denial| opcell::remedy::render(&denial.remedy));
                 let remedy = remedy.map(|remedy| format!("; to allow it: {remedy}")).unwrap_or_default();
                 let text = format!("{}: {}{remedy}", failure.reason, failure.message);

@@ -281,7 +281,7 @@ impl Field<'_> {
                 let options = RunOptions { run: Some(run.clone()), detach: true, ..RunOptions::default() };
                 options.release.cancel();
                 let input = Value::from_json(input).context("the input")?;
-                self.host.start_with(&workflow, input, options).await?.outcome().await?;
+                self.host.start_with(&workflow, input, options).await?.finished().await?;
                 runs.insert(run, language);
             }
         }

@@ -180,5 +180,7 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         pins: indexmap::IndexMap::default(),
         session: None,
         traceparent: None,
+        user: None,
+        tenant: None,
     }))
 }

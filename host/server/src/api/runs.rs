@@ -247,7 +247,7 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
         starter.counters.started.fetch_add(1, Ordering::Relaxed);
         let driven = started.clone();
         tokio::spawn(async move {
-            match driven.outcome().await {
+            match driven.finished().await {
                 Ok(outcome) => starter.stopped(&outcome),
                 Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
             }
