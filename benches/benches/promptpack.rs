@@ -107,6 +107,7 @@ impl Sessions for Restless {
             settings: request.session,
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals: Vec::new(),
         })
     }
 

@@ -50,13 +50,15 @@ export interface Judge {
 export function operation<Arguments = any>(
   id: string,
   about: { summary: string; arguments: Schema; data: Schema; effects?: "pure" | "idempotent" | "once" },
-  run: (args: Arguments, context: Context) => Json | Success,
+  run: (args: Arguments, context: Context) => Json | Success | Promise<Json | Success>,
 ): Operation;
+
+export type Decided = Outcome | { outcome: Outcome; rationale?: string };
 
 export function judge<Arguments = any>(
   id: string,
   about: { summary: string; arguments: Schema; outcomes?: Outcome[] },
-  decide: (args: Arguments, context: Context) => Outcome | { outcome: Outcome; rationale?: string },
+  decide: (args: Arguments, context: Context) => Decided | Promise<Decided>,
 ): Judge;
 
 export function plugin(parts: { operations?: Operation[]; judges?: Judge[] }): { operations: unknown; judges: unknown };
@@ -73,6 +75,8 @@ export const skills: {
 export const files: {
   roots(): { name: string; writable: boolean }[];
   entries(root: string, path?: string): { name: string; kind: "file" | "directory" | "other"; size: number }[];
+  /** Every file below a directory, as paths from the root, sorted. */
+  walk(root: string, path?: string, options?: { skip?: string[]; most?: number }): string[];
   read(root: string, path: string): Uint8Array;
   readText(root: string, path: string): string;
   write(root: string, path: string, content: string | Uint8Array): void;
@@ -96,6 +100,8 @@ export const store: {
     expected: bigint | undefined,
     value: string | Uint8Array,
   ): { stored: bigint } | { conflict: StoreEntry | undefined };
+  /** Makes a new value of the text that is there, again if another call wrote in between. Returns what was written. */
+  update(name: string, key: string, change: (text: string | undefined) => string): string;
   list(name: string, page?: { prefix?: string; after?: string; limit?: number }): { keys: string[]; more: boolean };
   delete(name: string, key: string): boolean;
 };

@@ -289,7 +289,7 @@ impl Iterator for Walk<'_> {
             if !(self.keep)(&entry) {
                 continue;
             }
-            // An unreadable directory is reported in its own place, and the walk goes on beside it.
+            // An unreadable directory is reported in its own place, and the walk continues beside it.
             if entry.kind == EntryKind::Directory
                 && let Err(error) = self.enter(&entry.path)
             {

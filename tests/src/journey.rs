@@ -8,13 +8,18 @@ use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use opcell_engine::{
     Program,
+    approval::ToolApproval,
     conversation::{Message, ToolCallRequest, Usage},
     ports::{
         Call, Effects, Failure, Judges, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
         Sessions, Success, TextSink, ToolCall, Verdict, Workflows,
     },
 };
-use opcell_ir::{WorkflowIr, names::Outcome};
+use opcell_ir::{
+    WorkflowIr,
+    ir::{ApprovalRule, Ask},
+    names::Outcome,
+};
 use opcell_types::{CallContext, ToolDescription, Value};
 use std::sync::Arc;
 
@@ -61,6 +66,8 @@ pub struct World<W> {
     pub witness: W,
     cells: Option<Arc<dyn Operations>>,
     inner: Arc<WorkflowIr>,
+    /// `true` if a person is asked about each call of a model, which then must not be repeated.
+    asks: bool,
 }
 
 impl<W> World<W> {
@@ -70,12 +77,18 @@ impl<W> World<W> {
     /// When `inner.json` is not a workflow.
     pub fn new(witness: W, cells: Option<Arc<dyn Operations>>) -> Result<Self> {
         let inner = serde_json::from_str(include_str!("journey/inner.json")).context("inner.json")?;
-        Ok(Self { witness, cells, inner: Arc::new(inner) })
+        Ok(Self { witness, cells, inner: Arc::new(inner), asks: false })
+    }
+
+    /// The same world, in which a person is asked about each call of a model.
+    #[must_use]
+    pub fn asking(self) -> Self {
+        Self { asks: true, ..self }
     }
 
     /// The same world, seen by someone else.
     pub fn seen_by(&self, witness: W) -> Self {
-        Self { witness, cells: self.cells.clone(), inner: self.inner.clone() }
+        Self { witness, cells: self.cells.clone(), inner: self.inner.clone(), asks: self.asks }
     }
 }
 
@@ -115,6 +128,15 @@ impl<W: Witness> Judges for World<W> {
 #[async_trait]
 impl<W: Witness> Sessions for World<W> {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        let asked = request.session.tools.iter().flatten().filter(|_| self.asks);
+        let approvals = asked.map(|tool| ToolApproval {
+            tool: tool.clone(),
+            effects: Effects::Once,
+            identity: "the tool of the journey".into(),
+            rules: vec![ApprovalRule::of(Ask::Always)].into(),
+            approved: Vec::new(),
+        });
+        let approvals = approvals.collect();
         let tool = |name: String| ToolDescription::new(name, "", Value::object::<&str>([]));
         Ok(OpenedSession {
             system: "You are a test.".to_owned(),
@@ -124,6 +146,7 @@ impl<W: Witness> Sessions for World<W> {
             settings: request.session,
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals,
         })
     }
 
@@ -145,12 +168,13 @@ impl<W: Witness> Sessions for World<W> {
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {
-        Effects::Idempotent
+        if self.asks { Effects::Once } else { Effects::Idempotent }
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
         self.witness.sees(&call.context, &call.request.name, call.request.arguments.to_json()).await;
-        Ok(Value::from("text")).into()
+        // Of a call that is skipped after a crash, the result is null as well.
+        Ok(if self.asks { Value::Null } else { Value::from("text") }).into()
     }
 }
 

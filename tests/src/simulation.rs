@@ -23,7 +23,7 @@ use opcell_engine::{
     worker::{Worker, WorkerOptions},
 };
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -146,7 +146,8 @@ impl Simulation {
     async fn run(mut self) -> Result<(Vec<Ended>, Vec<String>)> {
         let runs: Vec<RunId> = (0..RUNS).map(|number| format!("run-{number}").into()).collect();
         for run in &runs {
-            let options = RunOptions { run: Some(run.clone()), detach: true, ..RunOptions::default() };
+            let options =
+                RunOptions { run: Some(NewRunId::derived(run.clone())), detach: true, ..RunOptions::default() };
             options.release.cancel();
             self.operator.start(journey::program()?, journey::input()?, options).await?.finished().await?;
         }

@@ -13,7 +13,7 @@ use std::{
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
     &["opcell-types", "opcell-allocator"],
-    &["opcell-schema", "opcell-ir", "opcell-journal", "opcell-author"],
+    &["opcell-schema", "opcell-ir", "opcell-journal", "opcell-author", "opcell-workers"],
     &["opcell-core", "opcell-yaml", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-workflow", "opcell-engine"],
     &["opcell-session", "opcell-tools", "opcell-restate"],
@@ -168,6 +168,31 @@ fn no_crate_depends_on_one_of_its_own_floor_or_above() {
     }
 }
 
+/// The floors as a drawing, the highest first.
+fn drawing() -> String {
+    let width = FLOORS.len().to_string().len();
+    let floors = FLOORS.iter().enumerate().rev().map(|(floor, crates)| {
+        let names: Vec<&str> = crates.iter().map(|name| name.trim_start_matches("opcell-")).collect();
+        format!("{floor:>width$}  {}\n", names.join("  "))
+    });
+    floors.collect()
+}
+
+/// `SNAPSHOTS=overwrite cargo test -p opcell-tests --test architecture` draws it.
+#[test]
+fn the_drawing_of_the_crates_is_made_of_their_floors() {
+    let path = root().join("docs/architecture.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let before = "of a higher line depends only on crates of lower lines:\n\n```text\n";
+    let (head, rest) = page.split_once(before).unwrap_or_else(|| panic!("docs/architecture.md lacks the drawing"));
+    let (drawn, tail) = rest.split_once("```").unwrap();
+    if drawn != drawing() && std::env::var("SNAPSHOTS").is_ok_and(|how| how == "overwrite") {
+        fs::write(&path, format!("{head}{before}{}```{tail}", drawing())).unwrap();
+        return;
+    }
+    assert_eq!(drawn, drawing(), "the drawing in docs/architecture.md is not that of the floors");
+}
+
 #[test]
 fn every_dependency_is_named_in_the_code_that_declares_it() {
     let metadata = metadata();
@@ -225,6 +250,22 @@ fn what_runs_workflows_names_no_language() {
             let names = is_psi || ["workflowskill", "promptpack"].iter().any(|language| lower.contains(language));
             assert!(!names, "{file}:{number} names a language; the rule belongs into the IR's dialect: {line}");
         }
+    }
+}
+
+#[test]
+fn the_core_the_ir_and_schemas_start_no_thread() {
+    for folder in ["host/core/src", "host/ir/src", "host/schema/src", "host/types/src"] {
+        for (file, number, line) in code(folder) {
+            let starts = ["thread::spawn", "thread::scope", "thread::Builder", "spawn_scoped", ".spawn("];
+            let started = starts.iter().find(|start| line.contains(**start));
+            assert!(started.is_none(), "{file}:{number} starts a thread; the shell lends workers: {line}");
+        }
+    }
+    let dependencies = dependencies();
+    for name in ["opcell-core", "opcell-ir", "opcell-schema"] {
+        let used = closure(&dependencies, name);
+        assert!(!used.contains("opcell-workers"), "{name} depends on opcell-workers");
     }
 }
 

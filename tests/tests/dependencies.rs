@@ -1,5 +1,5 @@
-//! `dependencies.toml` says of every dependency that reads bytes of others why it is trusted, for the version that is in
-//! Cargo.lock and for no other: an update takes someone who looks at it.
+//! `dependencies.toml` says of every dependency that reads bytes of others why it is trusted, for the version that is
+//! in Cargo.lock and for no other: an update takes someone who looks at it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
 

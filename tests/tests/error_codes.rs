@@ -96,6 +96,14 @@ fn of_kinds(sources: &[String]) -> Codes {
     found
 }
 
+/// The reasons that an error's `reason` gives for its variants.
+fn of_reasons(sources: &[String]) -> Vec<String> {
+    let reason = Regex::new(r#"Self::\w+[^=]*=>\s*"([a-z][a-z0-9-]+)""#).unwrap();
+    let bodies = sources.iter().flat_map(|source| source.split("fn reason(&self) -> &'static str").skip(1));
+    let bodies = bodies.map(|part| part.split("\n    }\n").next().unwrap());
+    bodies.flat_map(|body| reason.captures_iter(body)).map(|found| found[1].to_owned()).collect()
+}
+
 /// The texts that `.help(…)` adds to the findings of each code.
 fn helps(call: &str, sources: &[String]) -> Codes {
     let code = Regex::new(&format!(r#"{call}\(\s*(?:StatusCode::\w+,\s*)?"([a-z][a-z0-9-]+)",\s*"#)).unwrap();
@@ -225,7 +233,10 @@ fn the_page_of_error_codes_has_all_of_them() {
             problems.entry(code).or_default().extend(texts);
         }
     }
-    let reasons = of_calls(r"(?:Failure::host|Fault::new|Fault::of_answer|[^\w.:]failure)", &sources);
+    let mut reasons = of_calls(r"(?:Failure::host|Fault::new|Fault::of_answer|[^\w.:]failure)", &sources);
+    for code in of_reasons(&sources) {
+        reasons.entry(code).or_default();
+    }
     let kinds = of_kinds(&sources);
     assert!(findings.len() > 100 && problems.len() > 20 && reasons.len() > 20 && kinds.len() > 20);
     let written: Written =

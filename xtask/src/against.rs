@@ -1,5 +1,5 @@
-//! `cargo xtask against [--opcell PROGRAM] [HOST…]`: the neutral twins of the hostile suite in other hosts, as the table
-//! and the picture of `docs/comparison.md`.
+//! `cargo xtask against [--opcell PROGRAM] [HOST…]`: the neutral twins of the hostile suite in other hosts, as the
+//! table and the picture of `docs/comparison.md`.
 //!
 //! What each host did is kept in `benches/adapters/results.json` with its day. Without names every host that can be had
 //! is asked; with names (parts of them) these are, and the others stay as they were.

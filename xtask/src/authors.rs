@@ -25,7 +25,7 @@ const TOOLS: [Tool; 5] = [
         install: &["pip", "install", "componentize-py==0.25.1"],
         root: false,
     },
-    // Each JavaScript plugin installs its own componentize-qjs.
+    // Each JavaScript plugin installs its own esbuild and componentize-qjs.
     Tool { language: "JavaScript", program: "npm", install: &["apt-get", "install", "--yes", "npm"], root: true },
     // With it, a plugin that is built twice has one digest.
     Tool {

@@ -280,8 +280,12 @@ async fn resume(place: &Place, events: u64) -> Result<()> {
     // A visit is six events: entered, requested, replied, finished, judged and routed, and two of the judge's call.
     let program = loop_then_wait((events / 8).max(1))?;
     let path = place.file();
-    let options =
-        RunOptions { run: Some("r".into()), detach: true, visit_bound: Some(u64::MAX), ..RunOptions::default() };
+    let options = RunOptions {
+        run: Some(opcell_types::NewRunId::derived("r")),
+        detach: true,
+        visit_bound: Some(u64::MAX),
+        ..RunOptions::default()
+    };
     let engine_a = engine(SqliteJournal::open(&path)?);
     engine_a.start(program, Value::object::<&str>([]), options).await?.finished().await?;
     let recorded = engine_a.runs().await?.first().map_or(0, |run| run.records);

@@ -27,7 +27,7 @@ use std::{
 static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 const LINES: u32 = 20;
-const KEPT_RUNS: u64 = 100;
+const RETAINED_RUNS: u64 = 100;
 const ELEMENTS: i64 = 200;
 /// The memory that the last quarter may have beyond the second one: a part of it, and this many KiB.
 const SLACK: (f64, f64) = (0.05, 4096.0);
@@ -98,7 +98,7 @@ impl Soak {
         }
         let plugin = self.sandbox.load(LoadRequest::new("anew", PluginSource::File(self.echo.clone()))).await?;
         plugin.invoke(CellRequest::new("echo/echo", r#"{"n":1}"#)).await.result?;
-        self.journal.retain(Retention { keep: Some(KEPT_RUNS), ended_after: None }).await?;
+        self.journal.retain(Retention { keep: Some(RETAINED_RUNS), ended_after: None }).await?;
         Ok(())
     }
 }

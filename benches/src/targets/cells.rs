@@ -132,8 +132,8 @@ async fn report(
     bench.run(say).await
 }
 
-/// One step's share of a workflow of cells, and of one without; one element's share of an `each` over cells. `bare_us`: what a cell takes
-/// in the engine alone.
+/// One step's share of a workflow of cells, and of one without; one element's share of an `each` over cells. `bare_us`:
+/// what a cell takes in the engine alone.
 ///
 /// # Errors
 /// When a workflow fails.

@@ -7,14 +7,19 @@
         "Greets a person by name."
         return {"greeting": f"Hello, {name}!"}
 
-The module that is built must import `Operations` and `Judges`: the component exports them.
+Arguments are what their hints say: data classes, enumerations, dates and the like are made of the JSON values, and
+defaults apply. `print` and `logging` write to the log.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
+import os
+import sys
 import traceback
+import typing
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
@@ -28,7 +33,7 @@ from wit_world.imports import store as _store
 from wit_world.imports import tools as _tools
 from wit_world.imports import types as _types
 
-from .schema import of_arguments, of_result, to_json
+from .schema import Unfit, of_arguments, of_result, to_json, value_of
 
 __all__ = [
     "Context", "Denied", "Failure", "Judges", "Keyword", "Operations", "Success", "Verdict",
@@ -88,12 +93,35 @@ class _Function:
     data: dict[str, Any] | None = None
     effects: str = "once"
     outcomes: tuple[str | Keyword, ...] = ()
+    #: The author wrote the schema of the arguments: the function gets them as JSON has them.
+    given: bool = False
 
     def call(self, arguments: str, context: Context) -> Any:
         given = json.loads(arguments)
+        if not self.given:
+            hints = typing.get_type_hints(self.run, include_extras=True)
+            try:
+                given = {name: value_of(hints.get(name, Any), value, f"/{name}") for name, value in given.items()}
+            except Unfit as error:
+                raise Failure("invalid-arguments", str(error)) from None
         if "context" in inspect.signature(self.run).parameters:
             given["context"] = context
-        return self.run(**given)
+        result = self.run(**given)
+        if inspect.iscoroutine(result):
+            return _awaited(result, self.id)
+        return result
+
+
+def _awaited(coroutine: Any, id: str) -> Any:
+    """Runs a coroutine to its end. There is nothing in a cell that it could wait for but itself."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    finally:
+        coroutine.close()
+    raise Failure("never-settles", f"`{id}` waits for an event loop, which a cell does not have: `asyncio.sleep` and the "
+                                   "like cannot end; write it without `async`")
 
 
 _OPERATIONS: dict[str, _Function] = {}
@@ -105,18 +133,31 @@ def _summary(run: Callable[..., Any], summary: str | None) -> str:
     return " ".join(first.split())
 
 
+def _schema(given: dict[str, Any] | None, of_hints: Callable[[], dict[str, Any]], id: str) -> dict[str, Any]:
+    """The schema that the author gave, or that of the hints; whose it is, where a hint has none."""
+    if given is not None:
+        return given
+    try:
+        return of_hints()
+    except (TypeError, NameError) as error:
+        raise TypeError(f"{id}: {error}") from None
+
+
 def operation(id: str, *, effects: str = "once", summary: str | None = None,
               arguments: dict[str, Any] | None = None, data: dict[str, Any] | None = None):
     """Makes an operation of a function. Schemas come from its type hints, or are given; the summary is its docstring.
 
     `effects` is "pure", "idempotent" or "once" (what may happen when the same call is made twice).
     """
-    if effects not in ("pure", "idempotent", "once"):
-        raise ValueError(f'effects={effects!r}: expected "pure", "idempotent" or "once"')
+    known = ("pure", "idempotent", "once")
+    if effects not in known:
+        near = difflib.get_close_matches(str(effects), known, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f'operation {id!r}: effects={effects!r}: expected "pure", "idempotent" or "once"{hint}')
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        _OPERATIONS[id] = _Function(id, _summary(run, summary), arguments or of_arguments(run), run,
-                                    data or of_result(run), effects)
+        _OPERATIONS[id] = _Function(id, _summary(run, summary), _schema(arguments, lambda: of_arguments(run), id), run,
+                                    _schema(data, lambda: of_result(run), id), effects, given=arguments is not None)
         return run
 
     return register
@@ -127,19 +168,87 @@ def judge(id: str, *, outcomes: Iterable[str | Keyword] = (), summary: str | Non
     """Makes a judge of a function that returns one of `outcomes`, or a `Verdict`."""
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        _JUDGES[id] = _Function(id, _summary(run, summary), arguments or of_arguments(run), run, outcomes=tuple(outcomes))
+        _JUDGES[id] = _Function(id, _summary(run, summary), _schema(arguments, lambda: of_arguments(run), id), run,
+                                outcomes=tuple(outcomes), given=arguments is not None)
         return run
 
     return register
 
 
-def _reported(error: Exception) -> Err[_types.Failure]:
+#: Folders of the component with the names that they have where the plugin is built.
+_PLACES: dict[str, str] = {}
+_SDK = os.path.dirname(__file__)
+
+
+def _name(file: str) -> str:
+    for mounted, name in _PLACES.items():
+        if file.startswith(mounted):
+            return name + file[len(mounted):]
+    return file
+
+
+def _traceback(error: BaseException) -> tuple[str, str]:
+    """An error's traceback with the names of the plugin's own files, without the SDK's first frames; and its place."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_SDK):
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+    for mounted, name in _PLACES.items():
+        text = text.replace(f'File "{mounted}', f'File "{name}')
+    frames = [frame for frame in traceback.extract_tb(trace) if not frame.filename.startswith(_SDK)]
+    # Of the plugin's own files rather than of a library's.
+    own = [frame for frame in frames if _name(frame.filename).startswith("src/")] or frames
+    return text, f" ({_name(own[-1].filename)}:{own[-1].lineno})" if own else ""
+
+
+def _reported(error: BaseException) -> Err[_types.Failure]:
     if isinstance(error, Failure):
         details = None if error.details is None else json.dumps(to_json(error.details))
         return Err(_types.Failure(error.reason, error.message, details))
-    message = f"{type(error).__name__}: {error}"
-    _log.panicked("".join(traceback.format_exception(error)))
-    return Err(_types.Failure("exception", message, None))
+    text, place = _traceback(error)
+    _log.panicked(text)
+    return Err(_types.Failure("exception", f"{type(error).__name__}: {error}{place}", None))
+
+
+class _LogStream:
+    """What `print` writes to: each line is a line of the log."""
+
+    encoding, errors, newlines = "utf-8", "replace", None
+
+    def __init__(self, level: str):
+        self._level, self._rest = level, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            _log.log(_log.Level[self._level], line)
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+    def end(self) -> None:
+        if self._rest:
+            self.write("\n")
+
+    def isatty(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+
+class _Output:
+    """Within it, what is printed is logged."""
+
+    def __enter__(self) -> None:
+        self._before = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = self._streams = _LogStream("INFO"), _LogStream("WARN")
+
+    def __exit__(self, *_: Any) -> None:
+        for stream in self._streams:
+            stream.end()
+        sys.stdout, sys.stderr = self._before
 
 
 def _found(functions: dict[str, _Function], id: str) -> _Function:
@@ -160,11 +269,12 @@ class Operations:
 
     def invoke(self, id: str, arguments: str, context: Context):
         try:
-            result = _found(_OPERATIONS, id).call(arguments, context)
+            with _Output():
+                result = _found(_OPERATIONS, id).call(arguments, context)
             success = result if isinstance(result, Success) else Success(result)
             details = None if success.details is None else json.dumps(to_json(success.details))
             return _operations.Success(json.dumps(to_json(success.data)), success.summary, details)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _reported(error) from None
 
 
@@ -185,10 +295,11 @@ class Judges:
 
     def judge(self, id: str, arguments: str, context: Context):
         try:
-            decided = _found(_JUDGES, id).call(arguments, context)
+            with _Output():
+                decided = _found(_JUDGES, id).call(arguments, context)
             verdict = decided if isinstance(decided, Verdict) else Verdict(decided)
             return _judges.Verdict(_outcome(verdict.outcome), verdict.rationale)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _reported(error) from None
 
 
@@ -255,6 +366,23 @@ class files:
             parent = directory
             directory = _asked(lambda: parent.open_directory(path), f"{root}/{path}")
         return [{"name": e.name, "kind": e.kind.name.lower(), "size": e.size} for e in _asked(directory.entries, f"{root}/{path}")]
+
+    @staticmethod
+    def walk(root: str, path: str = "", *, skip: Iterable[str] = (), most: int = 10_000) -> list[str]:
+        "Every file below a directory, as paths from the root, sorted; `skip` names directories that are left out."
+        found: list[str] = []
+        pending = [path]
+        while pending:
+            directory = pending.pop()
+            for entry in files.entries(root, directory):
+                inner = f"{directory}/{entry['name']}" if directory else entry["name"]
+                if entry["kind"] == "directory" and entry["name"] not in skip:
+                    pending.append(inner)
+                elif entry["kind"] == "file":
+                    found.append(inner)
+                if len(found) + len(pending) > most:
+                    raise Failure("too-many-files", f"{root}/{path} has more than {most} files")
+        return sorted(found)
 
     @staticmethod
     def read(root: str, path: str) -> bytes:

@@ -2,8 +2,8 @@
 //! enough.
 //!
 //! The `mimalloc` crate asks for every block with its alignment. Where the next free block of a page is not at hand,
-//! mimalloc then takes a larger block, so that an aligned one fits in, and marks the page, whose blocks are from then on
-//! freed the long way. Ordinary blocks are aligned to 16 bytes, and to 8 where they are smaller than that, as C's
+//! mimalloc then takes a larger block, so that an aligned one fits in, and marks the page, whose blocks are from then
+//! on freed the long way. Ordinary blocks are aligned to 16 bytes, and to 8 where they are smaller than that, as C's
 //! `malloc` has to: all that nearly every type needs.
 
 use libmimalloc_sys as mi;

@@ -1,8 +1,12 @@
 //! Building a plugin with its language's own tools.
 
+mod javascript;
+mod python;
+
 use crate::{
     AuthorError, Language, Project, component, inputs,
-    template::{CONTRACT, write_contract},
+    process::run,
+    template::CONTRACT,
     toolchain::{self, on_path},
 };
 use opcell_types::files::{Folder, Readers, read_bounded, read_text_bounded};
@@ -37,16 +41,9 @@ pub struct Built {
     pub bytes: Vec<u8>,
     /// `true` if it was there already, made from the same inputs.
     pub reused: bool,
-    /// Why a build from nothing has another digest; none if it has the same one.
+    /// Why a clean build gets a different digest; none if it has the same one.
     pub varies: Option<&'static str>,
 }
-
-/// The program that takes the random numbers and the clock of the machine out of the snapshot of an interpreter.
-const FAKETIME: &str = "faketime";
-
-/// The moment and the seed of every build under it: any would do, and must stay the same.
-const MOMENT: [&str; 2] = ["-f", "2024-01-01 00:00:00"];
-const SEED: &str = "0x6F7063656C6C0001";
 
 /// Builds a plugin. The tools' own messages go to stderr.
 ///
@@ -61,23 +58,30 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     let made_scratch = own.make_below(Path::new("target/opcell"), Readers::Shared);
     let made_scratch = made_scratch.map_err(AuthorError::file(&scratch))?;
     let tool = tool(project)?;
-    let faketime = on_path(FAKETIME).filter(|_| project.language == Language::Javascript);
+    let faketime = on_path(javascript::FAKETIME).filter(|_| project.language == Language::Javascript);
     let varies = match project.language {
         Language::Rust | Language::C => None,
         Language::Javascript if faketime.is_some() => None,
         Language::Javascript => Some(
-            "the component holds the random numbers and the time of its build; with `faketime` on the path it would \
-             not: sudo apt-get install faketime",
+            "the component holds the time of its build; `faketime` on the path keeps it out: \
+             sudo apt-get install faketime",
         ),
         Language::Python => Some(
-            "the component holds the random numbers, the time and the temporary files of its build, and \
-             componentize-py cannot leave them out",
+            "the component holds the time and the temporary files of its build, and componentize-py cannot leave them \
+             out",
         ),
+    };
+    let bundle = match project.language {
+        Language::Javascript => Some(javascript::bundle(project, &made_scratch)?),
+        _ => None,
     };
     // Cargo knows itself what has changed, and gives the same bytes for the same source.
     let inputs = match project.language {
         Language::Rust => None,
-        _ => inputs::digest(project, &tool, &format!("{profile:?} {}", varies.is_none()))?,
+        _ => {
+            let options = format!("{profile:?} {}", varies.is_none());
+            inputs::digest(project, &tool, &options, bundle.as_ref().map(javascript::Bundle::bytes))?
+        }
     };
     let note = scratch.join("built");
     if let (Some(inputs), Ok(bytes)) = (&inputs, read_bounded(&path, MAX_COMPONENT))
@@ -87,8 +91,11 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     }
     let made = match project.language {
         Language::Rust => rust(project, profile)?,
-        Language::Javascript => javascript(project, profile, &tool, faketime.as_deref(), &made_scratch)?,
-        Language::Python => python(project, &tool, &made_scratch)?,
+        Language::Javascript => {
+            let bundle = bundle.ok_or_else(javascript::missing_esbuild)?;
+            javascript::componentize(project, &bundle, &tool, faketime.as_deref(), &made_scratch)?
+        }
+        Language::Python => python::componentize(project, &tool, &made_scratch)?,
         Language::C => c(project, profile, &tool, &made_scratch)?,
     };
     let mut bytes = read_bounded(&made, MAX_COMPONENT).map_err(AuthorError::file(&made))?;
@@ -124,29 +131,29 @@ fn noted_line(inputs: &str, component: &[u8]) -> String {
     format!("{inputs} {}\n", blake3::hash(component).to_hex())
 }
 
-/// The program that a plugin's folder brings along for building it, in place of one that is installed. Whoever made the
-/// folder chose it, and it runs with the rights of whoever builds.
+/// The programs that a plugin's folder brings along for building it, in place of those that are installed. Whoever made
+/// the folder chose them, and they run with the rights of whoever builds.
 #[must_use]
-pub fn tool_of_folder(project: &Project) -> Option<PathBuf> {
-    let path = match project.language {
-        Language::Javascript => "node_modules/.bin/componentize-qjs",
-        Language::Python => ".venv/bin/componentize-py",
-        Language::Rust | Language::C => return None,
+pub fn tools_of_folder(project: &Project) -> Vec<PathBuf> {
+    let paths: &[&str] = match project.language {
+        Language::Javascript => &["node_modules/.bin/componentize-qjs", javascript::ESBUILD],
+        Language::Python => &[".venv/bin/componentize-py"],
+        Language::Rust | Language::C => &[],
     };
-    Some(project.folder.join(path)).filter(|path| path.is_file())
+    paths.iter().map(|path| project.folder.join(path)).filter(|path| path.is_file()).collect()
 }
 
 /// The program that builds plugins of the language.
 fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
     let missing =
         |language, tool, install: &str| AuthorError::MissingTool { language, tool, install: install.to_owned() };
-    let own = tool_of_folder(project);
+    let own = tools_of_folder(project).into_iter().find(|path| !path.ends_with(javascript::ESBUILD));
     match project.language {
         Language::Rust => on_path("cargo")
             .ok_or_else(|| missing("Rust", "cargo", "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh")),
-        Language::Javascript => own
-            .or_else(|| on_path("componentize-qjs"))
-            .ok_or_else(|| missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5")),
+        Language::Javascript => own.or_else(|| on_path("componentize-qjs")).ok_or_else(|| {
+            missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5 esbuild@0.25.12")
+        }),
         Language::Python => own.or_else(|| on_path("componentize-py")).ok_or_else(|| {
             missing(
                 "Python",
@@ -194,45 +201,6 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
     Ok(target.join(toolchain::TARGET).join(folder).join(module))
 }
 
-fn javascript(
-    project: &Project,
-    profile: Profile,
-    tool: &Path,
-    faketime: Option<&Path>,
-    scratch: &Folder,
-) -> Result<PathBuf, AuthorError> {
-    let (wit, output) = (write_contract(scratch)?, scratch.path().join("plugin.wasm"));
-    let mut command = match faketime {
-        Some(faketime) => {
-            let mut command = Command::new(faketime);
-            // The moment is one of the time zone.
-            command.env("TZ", "UTC").env("FAKERANDOM_SEED", SEED).args(MOMENT).arg(tool);
-            command
-        }
-        None => Command::new(tool),
-    };
-    command.current_dir(&project.folder).arg("--wit").arg(wit).args(["--world", "plugin", "--module-root", "."]);
-    command.arg("--js").arg(&project.source).args(["--sync", "--opt-size", "--stub-wasi", "-o"]).arg(&output);
-    if profile == Profile::Release {
-        command.arg("--minify");
-    }
-    run(&mut command)?;
-    Ok(output)
-}
-
-fn python(project: &Project, tool: &Path, scratch: &Folder) -> Result<PathBuf, AuthorError> {
-    let (wit, output) = (write_contract(scratch)?, scratch.path().join("plugin.wasm"));
-    let module = project.source.file_stem().unwrap_or_default();
-    let sources = project.source.parent().unwrap_or(Path::new("."));
-    let mut command = Command::new(tool);
-    command.current_dir(&project.folder).arg("-d").arg(wit).args(["-w", "plugin", "componentize"]).arg(module);
-    command.arg("-p").arg(sources).args(["-p", "sdk", "-o"]).arg(&output);
-    // The interpreter's memory becomes part of the component: the same source must give the same one.
-    command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
-    run(&mut command)?;
-    Ok(output)
-}
-
 fn c(project: &Project, profile: Profile, tool: &Path, scratch: &Folder) -> Result<PathBuf, AuthorError> {
     let output = scratch.path().join("plugin.wasm");
     let mut command = Command::new(tool);
@@ -253,21 +221,4 @@ fn c(project: &Project, profile: Profile, tool: &Path, scratch: &Folder) -> Resu
     command.arg(&project.source).arg("sdk/opcell.c").arg("-o").arg(&output);
     run(&mut command)?;
     Ok(output)
-}
-
-fn run(command: &mut Command) -> Result<(), AuthorError> {
-    let shown = || command_line(command);
-    let text = shown();
-    // What the tools print is for people, and stdout is for results.
-    let status = command.stdout(std::io::stderr()).status().map_err(AuthorError::file(text.as_str()))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(AuthorError::ToolFailed { command: text, status: status.to_string() }),
-    }
-}
-
-fn command_line(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let arguments = command.get_args().take(3).map(|argument| argument.to_string_lossy().into_owned());
-    std::iter::once(program).chain(arguments).collect::<Vec<_>>().join(" ")
 }

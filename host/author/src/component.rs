@@ -11,6 +11,9 @@ use wit_parser::Resolve;
 /// The custom section of the manifest.
 pub const MANIFEST: &str = "opcell:manifest";
 
+/// Bytes of a manifest, as the sandbox reads them.
+const MAX_MANIFEST: usize = 64 << 10;
+
 /// Makes a component: a core module becomes one, what its source says about a manifest is held against `plugin.toml`,
 /// and `plugin.toml`'s is embedded.
 ///
@@ -77,6 +80,9 @@ fn without_manifest(bytes: &[u8]) -> Result<(Vec<u8>, Option<Value>), String> {
         if let Payload::CustomSection(section) = &payload
             && section.name() == MANIFEST
         {
+            if section.data().len() > MAX_MANIFEST {
+                return Err(format!("its manifest has more than {MAX_MANIFEST} bytes"));
+            }
             said = Some(
                 serde_json::from_slice(section.data()).map_err(|error| format!("its manifest is not JSON: {error}"))?,
             );

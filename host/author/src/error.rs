@@ -63,7 +63,7 @@ pub enum AuthorError {
     #[error("{} exists; choose another name, or remove it first", .0.display())]
     Exists(PathBuf),
     /// The name cannot name a plugin.
-    #[error("`{0}` cannot name a plugin: expected a to z, 0 to 9 and `-`, beginning with a letter, at most 64")]
+    #[error("`{0}` is not a valid plugin name: expected a to z, 0 to 9 and `-`, beginning with a letter, at most 64")]
     Name(String),
     /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]

@@ -1,7 +1,8 @@
 //! The inputs of a component, as one digest: a build whose inputs have not changed is not repeated.
 //!
 //! Interpreters are part of the components of Python and JavaScript plugins as a snapshot of their memory, which holds
-//! random seeds and times. Where they cannot be kept out of it, building again gives another digest for the same source.
+//! random seeds and times. Where they cannot be kept out of it, building again gives another digest for the same
+//! source.
 
 use crate::{AuthorError, Project, template::CONTRACT};
 use opcell_types::files::read_bounded;
@@ -15,16 +16,22 @@ use std::{
 const NOT_SOURCE: [&str; 7] = ["target", "dist", "cases", "node_modules", ".venv", ".git", "__pycache__"];
 
 /// Files that are looked at; a folder with more is built every time.
-const MOST_FILES: usize = 5_000;
+const MAX_INPUT_FILES: usize = 5_000;
 
 /// The largest file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_INPUT_BYTES: u64 = 16 << 20;
 
-/// The digest of everything that the component depends on, in hexadecimal; `None` where there is too much of it.
+/// The digest of everything that the component depends on, in hexadecimal; `None` where there is too much of it. A
+/// `bundle` is all sources and packages in one.
 ///
 /// # Errors
 /// [`AuthorError::File`].
-pub(crate) fn digest(project: &Project, tool: &Path, options: &str) -> Result<Option<String>, AuthorError> {
+pub(crate) fn digest(
+    project: &Project,
+    tool: &Path,
+    options: &str,
+    bundle: Option<&[u8]>,
+) -> Result<Option<String>, AuthorError> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |part: &[u8]| {
         hasher.update(&(part.len() as u64).to_le_bytes());
@@ -37,9 +44,15 @@ pub(crate) fn digest(project: &Project, tool: &Path, options: &str) -> Result<Op
         add(name.as_bytes());
         add(text.as_bytes());
     }
+    if let Some(bundle) = bundle {
+        let about = fs::metadata(tool).ok();
+        let changed = about.as_ref().and_then(|about| about.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+        add(format!("{} {changed:?} {:?}", tool.display(), about.map(|about| about.len())).as_bytes());
+        add(bundle);
+        return Ok(Some(hasher.finalize().to_hex().to_string()));
+    }
     // Packages are replaced by their manager, which touches these; their files are too many to read.
-    let installed = ["node_modules", "node_modules/.package-lock.json", ".venv/pyvenv.cfg"];
-    let tools = std::iter::once(tool.to_owned()).chain(installed.map(|path| project.folder.join(path)));
+    let tools = [tool.to_owned(), project.folder.join(".venv/pyvenv.cfg")].into_iter();
     for path in tools.chain(site_packages(&project.folder)) {
         let about = fs::metadata(&path).ok();
         let changed = about.as_ref().and_then(|about| about.modified().ok()?.duration_since(UNIX_EPOCH).ok());
@@ -47,7 +60,7 @@ pub(crate) fn digest(project: &Project, tool: &Path, options: &str) -> Result<Op
     }
     let Some(files) = sources(&project.folder)? else { return Ok(None) };
     for path in files {
-        let Ok(bytes) = read_bounded(&path, MOST_BYTES) else { return Ok(None) };
+        let Ok(bytes) = read_bounded(&path, MAX_INPUT_BYTES) else { return Ok(None) };
         add(path.strip_prefix(&project.folder).unwrap_or(&path).as_os_str().as_encoded_bytes());
         add(&bytes);
     }
@@ -66,7 +79,7 @@ pub fn sources(folder: &Path) -> Result<Option<Vec<PathBuf>>, AuthorError> {
                     pending.push(entry.path());
                 }
             } else if kind.is_file() {
-                if files.len() >= MOST_FILES || entry.metadata().is_ok_and(|about| about.len() > MOST_BYTES) {
+                if files.len() >= MAX_INPUT_FILES || entry.metadata().is_ok_and(|about| about.len() > MAX_INPUT_BYTES) {
                     return Ok(None);
                 }
                 // What commands write beside the sources.
@@ -96,7 +109,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("a");
         template::create(&folder, "a", Language::C).unwrap();
-        let of = || digest(&Project::read(&folder).unwrap(), Path::new("/usr/bin/clang"), "release").unwrap().unwrap();
+        let of =
+            || digest(&Project::read(&folder).unwrap(), Path::new("/usr/bin/clang"), "release", None).unwrap().unwrap();
         let before = of();
         fs::create_dir_all(folder.join("dist")).unwrap();
         fs::write(folder.join("dist/a.wasm"), "x").unwrap();

@@ -1,5 +1,6 @@
 //! The languages with a template and a tool chain.
 
+use opcell_types::suggest::did_you_mean;
 use std::{fmt, str::FromStr};
 
 /// A language that plugins are written in.
@@ -52,9 +53,19 @@ impl FromStr for Language {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|language| language.name() == text)
-            .ok_or_else(|| format!("`{text}` is not a language of plugins: expected rust, javascript, python or c"))
+        Self::ALL.into_iter().find(|language| language.name() == text).ok_or_else(|| {
+            let short = [
+                ("js", Self::Javascript),
+                ("ts", Self::Javascript),
+                ("typescript", Self::Javascript),
+                ("py", Self::Python),
+                ("rs", Self::Rust),
+            ];
+            let meant =
+                short.iter().find(|(short, _)| *short == text.to_ascii_lowercase()).map(|(_, meant)| meant.name());
+            let meant = meant.or_else(|| did_you_mean(text, Self::ALL.map(Self::name)));
+            let meant = meant.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+            format!("`{text}` is not a language of plugins: expected rust, javascript, python or c{meant}")
+        })
     }
 }

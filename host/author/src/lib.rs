@@ -1,7 +1,8 @@
 //! From a folder of source to a plugin, in four languages.
 //!
 //! Owns: `plugin.toml`, the templates of new plugins, finding each language's tool chain, and making a component that
-//! carries its manifest, and its bill of materials ([`sbom`]). What it starts are the author's own tools, with the author's rights, in the author's folder.
+//! carries its manifest, and its bill of materials ([`sbom`]). What it starts are the author's own tools, with the
+//! author's rights, in the author's folder.
 //!
 //! Must not know: the sandbox, grants, or the command line.
 //!
@@ -23,11 +24,17 @@ pub mod component;
 
 mod inputs;
 
+mod process;
+
+mod source_map;
+
 pub mod sbom;
+
+pub mod schemas;
 
 mod build;
 
-pub use build::{Built, Profile, build, componentize, tool_of_folder};
+pub use build::{Built, Profile, build, componentize, tools_of_folder};
 pub use error::AuthorError;
 pub use inputs::sources;
 pub use language::Language;

@@ -1,7 +1,7 @@
 //! `plugin.toml`: what a plugin is called, what it asks for and why, and how it is built.
 
 use crate::{AuthorError, Language};
-use opcell_types::files::read_text_bounded;
+use opcell_types::{files::read_text_bounded, suggest::hint};
 use serde_json::{Map, Value, json};
 use std::{
     io::ErrorKind,
@@ -14,6 +14,35 @@ pub const FILE: &str = "plugin.toml";
 
 /// The largest file that is read.
 const MAX_BYTES: u64 = 256 << 10;
+
+/// Characters of a description, of which a host takes no more. Models read it in every session of a project that has
+/// the plugin.
+const MAX_DESCRIPTION: usize = 300;
+
+/// Values of `access`.
+const ACCESS: [&str; 2] = ["read", "read-write"];
+
+/// The keys of `[limits]`. The sandbox, which this crate does not know, has the same; a test of the command line holds
+/// both against each other.
+pub const LIMITS: [&str; 17] = [
+    "wall-time",
+    "ticks",
+    "fuel",
+    "memory",
+    "table-elements",
+    "handles",
+    "host-calls",
+    "host-call-time",
+    "boundary-bytes",
+    "argument-bytes",
+    "result-bytes",
+    "failure-bytes",
+    "log-bytes",
+    "file-bytes",
+    "open-files",
+    "concurrent-cells",
+    "waiting-cells",
+];
 
 /// A plugin's folder, and what its `plugin.toml` says.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +135,14 @@ impl Reader<'_> {
         manifest.insert("version".to_owned(), json!(self.text_of(plugin, "version")?));
         for key in ["description", "license"] {
             if plugin.contains_key(key) {
-                manifest.insert(key.to_owned(), json!(self.text_of(plugin, key)?));
+                let text = self.text_of(plugin, key)?;
+                if text.chars().count() > MAX_DESCRIPTION || text.contains(char::is_control) {
+                    let span = plugin.get(key).and_then(Item::span);
+                    let message =
+                        format!("`{key}`: expected one line of at most {MAX_DESCRIPTION} characters; models read it");
+                    return Err(self.error(span, message));
+                }
+                manifest.insert(key.to_owned(), json!(text));
             }
         }
         if let Some(item) = root.get("capabilities") {
@@ -116,6 +152,7 @@ impl Reader<'_> {
         }
         if let Some(item) = root.get("limits") {
             let table = item.as_table().ok_or_else(|| self.error(item.span(), "`limits` is a table"))?;
+            self.known(table, &LIMITS)?;
             let limits = table.iter().map(|(key, item)| Ok((key.to_owned(), self.scalar(key, item)?)));
             manifest.insert("limits".to_owned(), Value::Object(limits.collect::<Result<_, AuthorError>>()?));
         }
@@ -140,7 +177,16 @@ impl Reader<'_> {
                 self.known(entry, keys)?;
                 let mut request = Map::new();
                 for key in keys {
-                    request.insert((*key).to_owned(), json!(self.text_of(entry, key)?));
+                    let text = self.text_of(entry, key)?;
+                    if *key == "access" && !ACCESS.contains(&text.as_str()) {
+                        let span = entry.get(key).and_then(Item::span);
+                        let near = hint(&text, ACCESS);
+                        return Err(self.error(
+                            span,
+                            format!("`{text}` is not an access; expected {}{near}", ACCESS.join(" or ")),
+                        ));
+                    }
+                    request.insert((*key).to_owned(), json!(text));
                 }
                 requests.push(Value::Object(request));
             }
@@ -180,7 +226,10 @@ impl Reader<'_> {
         for (key, item) in table {
             if !keys.contains(&key) {
                 let span = table.key(key).and_then(toml_edit::Key::span).or_else(|| item.span());
-                return Err(self.error(span, format!("unknown key `{key}`; expected one of: {}", keys.join(", "))));
+                let near = hint(key, keys.iter().copied());
+                return Err(
+                    self.error(span, format!("unknown key `{key}`; expected one of: {}{near}", keys.join(", ")))
+                );
             }
         }
         Ok(())
@@ -235,6 +284,21 @@ memory = "16 MiB"
 "#;
 
     #[test]
+    fn the_published_schema_has_the_keys_that_are_read() {
+        let schema: Value = serde_json::from_str(crate::schemas::PLUGIN).unwrap();
+        let keys = |of: &Value| of["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let parts = &schema["properties"];
+        assert_eq!(keys(&schema), ["plugin", "build", "capabilities", "limits"]);
+        assert_eq!(keys(&parts["limits"]), LIMITS);
+        assert_eq!(keys(&parts["plugin"]), ["name", "version", "description", "license"]);
+        assert_eq!(keys(&parts["capabilities"]["properties"]["files"]["items"]), ["name", "access", "reason"]);
+        assert_eq!(
+            parts["capabilities"]["properties"]["files"]["items"]["properties"]["access"]["enum"],
+            json!(ACCESS)
+        );
+    }
+
+    #[test]
     fn a_whole_file_becomes_a_manifest() {
         let project = read(WHOLE).unwrap();
         assert_eq!((project.language, project.source.to_str()), (Language::Python, Some("src/plugin.py")));
@@ -247,9 +311,18 @@ memory = "16 MiB"
     fn what_is_wrong_is_said_with_its_place() {
         for (from, to, expected) in [
             ("[limits]", "[limit]", ":24:2: unknown key `limit`"),
+            ("[limits]", "[limit]", "did you mean `limits`?"),
+            ("\"Greets\"", "\"\"\"One.\nTwo.\"\"\"", ":5:15: `description`: expected one line"),
+            ("memory =", "memry =", ":25:1: unknown key `memry`"),
+            ("memory =", "memry =", "did you mean `memory`?"),
+            (
+                "access = \"read\"",
+                "access = \"reed\"",
+                "`reed` is not an access; expected read or read-write; did you mean `read`?",
+            ),
             ("reason = \"reads the names\"\n", "", ":15:1: `reason` is missing here"),
             ("\"python\"", "\"perl\"", ":9:12: `perl` is not a language"),
-            ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` cannot name a plugin"),
+            ("\"greet\"", "\"Greet me\"", ":3:8: `Greet me` is not a valid plugin name"),
             ("\"python\"", "\"python\"\nsource = \"../x.py\"", ":10:10: `../x.py` leads out"),
             ("[[capabilities.tools]]", "[capabilities.tools]", "each request is a table of its own"),
         ] {

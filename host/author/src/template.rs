@@ -1,6 +1,6 @@
 //! New plugins: every file of a folder that builds, passes its cases and runs as it is.
 
-use crate::{AuthorError, Language, project::is_name};
+use crate::{AuthorError, Language, project::is_name, schemas};
 use include_dir::{Dir, include_dir};
 use opcell_types::files::{Folder, Readers};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) const CONTRACT: [(&str, &str); 7] = [
 ];
 
 /// The placeholder for the part that is not the same in every new plugin.
-const NAME: &str = "{{name}}";
+const NAME_TOKEN: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 
 /// Makes a plugin in a new folder, and gives the files that were written, relative to it.
@@ -52,6 +52,11 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
             write_all(part, Path::new(from), &made, Path::new(to), None, &mut written)?;
         }
     }
+    for (name, schema) in [("case.schema.json", schemas::CASE), ("plugin.schema.json", schemas::PLUGIN)] {
+        let relative = Path::new("sdk").join(name);
+        put(&made, &relative, schema.as_bytes())?;
+        written.push(relative);
+    }
     written.sort();
     Ok(written)
 }
@@ -71,7 +76,7 @@ fn write_all(
             let relative = to.join(real_name(file.path().strip_prefix(root).unwrap_or(file.path())));
             let contents = match (name, file.contents_utf8()) {
                 (Some(name), Some(text)) => {
-                    text.replace(NAME, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
+                    text.replace(NAME_TOKEN, name).replace(CRATE, &name.replace('-', "_")).into_bytes()
                 }
                 _ => file.contents().to_vec(),
             };
@@ -83,7 +88,7 @@ fn write_all(
 }
 
 /// Writes a file below a folder, with the folders above it.
-fn put(folder: &Folder, relative: &Path, contents: &[u8]) -> Result<(), AuthorError> {
+pub(crate) fn put(folder: &Folder, relative: &Path, contents: &[u8]) -> Result<(), AuthorError> {
     let path = folder.path().join(relative);
     let (above, name) = (relative.parent().unwrap_or(Path::new("")), relative.file_name().unwrap_or_default());
     let made = folder.make_below(above, Readers::Shared);

@@ -1,5 +1,5 @@
 //! The cost of isolation on this machine: one operation as a native function, in the bare engine, in a cell, in
-//! processes, measured in turns.
+//! processes, measured alternately.
 //!
 //! Every peer does the same work for the same arguments, a few milliseconds at a time and in an order that changes from
 //! round to round, so that whatever else the machine does slows all of them. What comes out are medians, spread and
@@ -45,8 +45,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a peer runs before the next one's turn.
-const TURN: Duration = Duration::from_millis(20);
+/// The time for which a peer runs before the next one's turn.
+const PEER_SLICE: Duration = Duration::from_millis(20);
 
 /// The options of a measurement.
 #[derive(Debug, Clone)]
@@ -335,7 +335,7 @@ impl Bench {
         let mut samples: Vec<Samples> = Vec::new();
         for peer in &mut self.peers {
             progress(&format!("warming up {}", peer.name));
-            samples.push(Samples::warm_up(peer, TURN).await?);
+            samples.push(Samples::warm_up(peer, PEER_SLICE).await?);
         }
         let count = self.peers.len().max(1);
         let started = Instant::now();

@@ -15,4 +15,4 @@ pub use run::{Got, Outcome, Runner};
 pub use update::updated;
 
 /// The JSON Schema of case files.
-pub const SCHEMA: &str = include_str!("cases/schema.json");
+pub const SCHEMA: &str = opcell_author::schemas::CASE;

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run is suspended.
 
+mod approve;
 mod bench;
 mod chat;
 mod check;
@@ -24,6 +25,7 @@ mod passing;
 mod plugin;
 mod progress;
 mod prompt;
+mod reasons;
 mod receipts;
 #[cfg(test)]
 mod reference;
@@ -33,6 +35,8 @@ mod schema;
 mod selftest;
 #[cfg(feature = "server")]
 mod serve;
+#[cfg(unix)]
+mod service;
 mod skill;
 mod stop;
 mod stream;
@@ -172,6 +176,10 @@ enum Command {
     /// Serve the HTTP API, and drive the runs of its journal.
     #[cfg(feature = "server")]
     Serve(serve::ServeArgs),
+    /// Write the systemd unit of the server or a worker, and run commands as its user.
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// List the schedules and webhooks that start runs while `opcell serve` runs, and when they are due.
     Triggers,
     /// Create, list and revoke the tokens of `opcell serve`.
@@ -369,6 +377,8 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
         Command::Triggers => triggers::triggers(&cli.global, terminal),
+        #[cfg(unix)]
+        Command::Service(command) => service::service(command, terminal),
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Explain(args) => explain::explain(args, terminal),
         Command::Completions(args) => manual::completions(args),
@@ -463,7 +473,8 @@ impl Global {
             config.lock = config.lock.map(Lock::frozen);
         }
         let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other files.
+        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other
+        // files.
         let is_own = |folder: &PathBuf| {
             let in_project = folder.starts_with(&config.root) && home.as_ref() != Some(&config.root);
             let elsewhere = leads_out(folder, &config.root).filter(|_| in_project && folder.is_dir());

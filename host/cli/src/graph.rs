@@ -191,7 +191,7 @@ fn budget(what: &str, limits: &RunLimits) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{what} {}", parts.join(", ")))
 }
 
-/// Returns the judge, in the words of an edge.
+/// Returns the label of an edge for a judge.
 fn judge(judge: &Judge) -> String {
     match judge {
         Judge::Llm { .. } => "LLM judge".to_owned(),

@@ -70,7 +70,7 @@ impl Place {
                 "cargo with the target wasm32-unknown-unknown",
                 has("cargo") && opcell_author::toolchain::Toolchain::installed(&folder).is_some(),
             ),
-            "javascript" => ("npm and componentize-qjs", node_modules(&folder)),
+            "javascript" => ("npm, esbuild and componentize-qjs", node_modules(&folder)),
             "python" => ("componentize-py 0.25.1 (pip install componentize-py==0.25.1)", has("componentize-py")),
             _ => ("clang and lld (apt-get install clang lld)", has("clang") && has("wasm-ld")),
         };
@@ -86,14 +86,14 @@ fn has(program: &str) -> bool {
     opcell_author::toolchain::on_path(program).is_some()
 }
 
-/// Installs componentize-qjs, from an earlier run's copy where there is one.
+/// Installs esbuild and componentize-qjs, from an earlier run's copy where there is one.
 fn node_modules(folder: &Path) -> bool {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("authors/node_modules");
     fs::create_dir_all(kept.parent().unwrap()).unwrap();
     // One test at a time: what another still copies is not there yet.
     let lock = fs::File::create(kept.with_extension("lock")).unwrap();
     lock.lock().unwrap();
-    if !kept.join(".bin/componentize-qjs").exists() {
+    if !kept.join(".bin/componentize-qjs").exists() || !kept.join(".bin/esbuild").exists() {
         let npm = Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(folder).output();
         if !npm.is_ok_and(|output| output.status.success()) {
             return false;
@@ -219,7 +219,7 @@ fn a_build_that_varies_says_so_and_why() {
     }
     let output = place.opcell("my-plugin", &["plugin", "build"]);
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("a build from nothing has another digest: "), "{said}");
+    assert!(output.status.success() && said.contains("a clean build gets a different digest: "), "{said}");
 }
 
 #[test]
@@ -256,8 +256,106 @@ fn a_workflow_calls_a_plugin_in_each_language() {
     }
     let said = place.json("", &["run", "languages", "-i", "name=Ada"]);
     for language in ["rust", "javascript", "python", "c"] {
-        assert_eq!(said["greetings"][language]["greeting"], "Hello, Ada!", "{said}");
+        assert_eq!(said[language]["greeting"], "Hello, Ada!", "{said}");
     }
+}
+
+/// A plugin whose main file and cases are those of a folder in `tests/authors`.
+fn with_sources(place: &Place, language: &str, from: &str, source: &str) -> Option<PathBuf> {
+    let folder = place.plugin("kit", language)?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/authors").join(from);
+    fs::copy(sources.join(source), folder.join("src").join(source)).unwrap();
+    let manifest = fs::read_to_string(folder.join("plugin.toml")).unwrap();
+    let build = format!("language = \"{language}\"");
+    fs::write(folder.join("plugin.toml"), manifest.replace(&build, &format!("{build}\nsource = \"src/{source}\"")))
+        .unwrap();
+    fs::remove_dir_all(folder.join("cases")).unwrap();
+    fs::create_dir(folder.join("cases")).unwrap();
+    for entry in fs::read_dir(sources.join("cases")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.join("cases").join(path.file_name().unwrap())).unwrap();
+    }
+    Some(folder)
+}
+
+#[test]
+fn typescript_has_the_globals_of_its_language_and_awaits_what_is_async() {
+    let place = Place::new();
+    let Some(folder) = with_sources(&place, "javascript", "globals", "plugin.ts") else { return };
+    // A package of CommonJS that uses a module of Node.
+    let package = folder.join("node_modules/old-style");
+    fs::create_dir_all(&package).unwrap();
+    fs::write(package.join("package.json"), r#"{"name":"old-style","version":"1.0.0","main":"index.js"}"#).unwrap();
+    fs::write(package.join("index.js"), "const fs = require('fs');\nexports.double = (n) => 2 * n;\n").unwrap();
+    let said = place.done("kit", &["plugin", "test"]);
+    assert!(said.contains(" 0 failed"), "{said}");
+    let random = || place.json("kit", &["op", "invoke", "kit/random"]);
+    let (one, other) = (random(), random());
+    assert!((0..4).all(|at| one[at] != other[at]), "{one} {other}");
+    let now = place.json("kit", &["op", "invoke", "kit/now"]);
+    assert!(now.as_f64().unwrap() > 1_700_000_000_000.0, "{now}");
+}
+
+#[test]
+fn an_error_of_javascript_has_its_place_when_it_is_loaded_and_when_it_is_called() {
+    let place = Place::new();
+    let Some(folder) = place.plugin("my-plugin", "javascript") else { return };
+    let source = folder.join("src/plugin.js");
+    let text = fs::read_to_string(&source).unwrap();
+    let said = |text: &str, command: &[&str]| {
+        fs::write(&source, text).unwrap();
+        let output = place.opcell("my-plugin", command);
+        assert!(!output.status.success());
+        self::text(&output.stderr)
+    };
+    let build = ["plugin", "build"];
+    let syntax = said(&text.replace("const tone =", "const tone"), &build);
+    assert!(syntax.contains("src/plugin.js:"), "{syntax}");
+    let effects = said(&text.replace("\"pure\"", "\"pur\""), &build);
+    assert!(effects.contains("did you mean `pure`?") && effects.contains("src/plugin.js:"), "{effects}");
+    let key = said(&text.replace("summary: \"Says", "sumary: \"Says"), &build);
+    assert!(key.contains("unknown key `sumary`, did you mean `summary`?"), "{key}");
+    let thrown = text.replace("({ name }) => ({ greeting", "({ name }) => null.x ?? ({ greeting");
+    fs::write(&source, &thrown).unwrap();
+    place.done("my-plugin", &build);
+    let called = said(&thrown, &["op", "invoke", "my-plugin/greet", "--args", "name=Ada"]);
+    assert!(called.contains("TypeError") && called.contains("(src/plugin.js:1"), "{called}");
+}
+
+#[test]
+fn python_hints_give_the_values_that_they_name_and_packages_are_found() {
+    let place = Place::new();
+    let Some(folder) = with_sources(&place, "python", "hints", "plugin.py") else { return };
+    let package = folder.join(".venv/lib/python3.14/site-packages/small");
+    fs::create_dir_all(&package).unwrap();
+    fs::write(package.join("__init__.py"), "def double(n):\n    return 2 * n\n").unwrap();
+    let said = place.done("kit", &["plugin", "test"]);
+    assert!(said.contains(" 0 failed"), "{said}");
+    let output = place.opcell("kit", &["op", "invoke", "kit/breaks"]);
+    let said = text(&output.stderr);
+    // The last place in the plugin's own file, the traceback, and what was printed before.
+    assert!(said.contains("KeyError: 'n' (src/plugin.py:"), "{said}");
+    assert!(said.contains("File \"src/plugin.py\", line ") && said.contains("info    about to break"), "{said}");
+}
+
+#[test]
+fn a_failed_call_shows_the_panic_with_its_place_the_log_and_the_stack_that_was_used_up() {
+    let place = Place::new();
+    let Some(folder) = place.plugin("my-plugin", "rust") else { return };
+    let source = folder.join("src/lib.rs");
+    let text = fs::read_to_string(&source).unwrap();
+    let greeting = text.lines().find(|line| line.contains("format!(\"Hello")).unwrap().to_owned();
+    let hurt = "opcell_sdk::log!(info, \"deep\");\n    let depth = dive(name.len() as u64 + 100_000);\n    \
+                if depth == 1 { panic!(\"too deep\") }\n";
+    let dive = "\n#[inline(never)]\nfn dive(n: u64) -> u64 {\n    let kept = std::hint::black_box([n; 64]);\n    \
+                if n == 0 { 0 } else { dive(n - 1) + kept[(n % 64) as usize] }\n}\n";
+    let called = text.replace(&greeting, &format!("    {hurt}{greeting}")) + dive;
+    fs::write(&source, called).unwrap();
+    place.done("my-plugin", &["plugin", "build", "--debug"]);
+    let output = place.opcell("my-plugin", &["op", "invoke", "my-plugin/greet", "--args", "name=Ada"]);
+    let said = self::text(&output.stderr);
+    assert!(said.contains("failed: stack-overflow") && said.contains("-zstack-size"), "{said}");
+    assert!(said.contains("my_plugin::dive") && said.contains("info    deep"), "{said}");
 }
 
 /// The sources of `tests/authors` in a new plugin's folder.

@@ -16,6 +16,12 @@ use std::{
     process::{Command, Output},
 };
 
+/// Readers of descriptions of APIs, from PyPI.
+const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
+
+/// A linter of descriptions of APIs, from npm.
+const LINTER: &str = "@redocly/cli@2.77.0";
+
 /// The packages that are installed from PyPI, into the target folder.
 const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "mcp==2.3.0", "playwright==1.65.2"];
 
@@ -38,7 +44,11 @@ fn project() -> tempfile::TempDir {
 
 /// A folder with the programs of the packages, made once; `None`, after a line on stderr, where they cannot be had.
 fn programs() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", PACKAGES.join("-")));
+    installed(&PACKAGES)
+}
+
+fn installed(packages: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{}", packages.join("-")));
     let bin = folder.join("bin");
     // One test at a time: each would remove what the other installs.
     let lock = fs::File::create(folder.with_extension("lock")).unwrap();
@@ -52,10 +62,10 @@ fn programs() -> Option<PathBuf> {
         Err(error) => Err(error.to_string()),
     };
     let made = done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder).output())
-        .and_then(|()| done(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(PACKAGES).output()))
+        .and_then(|()| done(Command::new(bin.join("pip")).args(["install", "--quiet"]).args(packages).output()))
         .and_then(|()| fs::write(bin.join("complete"), "").map_err(|error| error.to_string()));
     if let Err(error) = made {
-        eprintln!("SKIPPED: {} could not be installed from PyPI: {error}", PACKAGES.join(" and "));
+        eprintln!("SKIPPED: {} could not be installed from PyPI: {error}", packages.join(" and "));
         return None;
     }
     Some(bin)
@@ -88,19 +98,25 @@ fn no_request_that_the_description_allows_makes_the_server_fail() {
     assert_eq!(server.get("/ready").0, 200);
 }
 
-/// Lists the tools, calls one, and asks for one that is not there: over HTTP for a URL, else over stdio.
+/// Lists the tools, calls one, and calls one that asks: over HTTP for a URL, else over stdio.
 const CLIENT: &str = r#"
 import asyncio, json, sys
 from mcp import Client, StdioServerParameters
+from mcp.types import ElicitResult
+
+async def approve(context, params):
+    return ElicitResult(action="accept", content={"approved": True})
 
 async def main():
-    target = sys.argv[1]
+    mode, target = sys.argv[1], sys.argv[2]
     if not target.startswith("http"):
-        target = StdioServerParameters(command=target, args=sys.argv[2:], cwd=".")
-    async with Client(target) as client:
+        target = StdioServerParameters(command=target, args=sys.argv[3:], cwd=".")
+    async with Client(target, mode=mode, elicitation_callback=approve) as client:
         tools = (await client.list_tools()).tools
         result = await client.call_tool("run_greet", {"name": "Ada"})
-        print(json.dumps({"tools": [tool.name for tool in tools], "text": result.content[0].text, "error": result.is_error}))
+        asked = await client.call_tool("run_ask", {})
+        print(json.dumps({"tools": [tool.name for tool in tools], "text": result.content[0].text,
+            "error": result.is_error, "asked": asked.structured_content["status"]}))
 
 asyncio.run(main())
 "#;
@@ -110,16 +126,22 @@ fn the_python_sdk_of_mcp_lists_and_calls_over_both_transports() {
     let Some(bin) = programs() else { return };
     let folder = project();
     fs::write(folder.path().join("client.py"), CLIENT).unwrap();
-    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet"]);
+    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet", "--mcp-workflow", "ask"]);
     let url = format!("http://{}/v1/default/mcp", server.address);
-    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet"];
-    for target in [&[url.as_str()][..], &stdio[..]] {
+    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet", "--workflow", "ask"];
+    // The current revision asks its user what the run asks; those before are told the run, which waits.
+    let modes = [("auto", "completed"), ("legacy", "suspended")];
+    let targets = [vec![url.as_str()], stdio.to_vec()];
+    for (mode, asked, target) in
+        modes.iter().flat_map(|(mode, asked)| targets.iter().map(move |target| (mode, asked, target)))
+    {
         let mut client = Command::new(bin.join("python"));
-        client.arg("client.py").args(target).current_dir(folder.path()).env("HOME", folder.path());
+        client.arg("client.py").arg(mode).args(target).current_dir(folder.path()).env("HOME", folder.path());
         let output = client.output().unwrap();
         let answer: serde_json::Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
-        assert_eq!(answer, json!({"tools": ["opcell_run", "run_greet"], "text": "Ada", "error": false}));
+        let tools = ["opcell_run", "run_ask", "run_greet"];
+        assert_eq!(answer, json!({"tools": tools, "text": "Ada", "error": false, "asked": asked}), "{mode}");
     }
 }
 
@@ -206,4 +228,46 @@ fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_client_that_is_generated_from_the_description_starts_approves_and_forks_a_run() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
+    let file = folder.path().join("openapi.json");
+    fs::write(&file, description).unwrap();
+    let Some(bin) = installed(&READERS) else { return };
+    let validated = Command::new(bin.join("openapi-spec-validator")).arg(&file).output().unwrap();
+    assert!(validated.status.success(), "{}", said(&validated));
+    let generated = Command::new(bin.join("openapi-python-client"))
+        .args(["generate", "--meta", "none", "--output-path", "generated", "--path", "openapi.json"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(generated.status.success(), "{}", said(&generated));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/client.py");
+    let used = Command::new(bin.join("python")).arg(script).arg(folder.path()).arg(&server.address).output().unwrap();
+    assert!(used.status.success() && said(&used).contains("done"), "{}", said(&used));
+}
+
+#[test]
+fn a_linter_finds_nothing_wrong_with_the_description() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
+    fs::write(folder.path().join("openapi.json"), description).unwrap();
+    // It is a matter of whether npm has it: what it finds comes after.
+    let has = Command::new("npx").args(["--yes", LINTER, "--version"]).current_dir(folder.path()).output();
+    if !has.is_ok_and(|has| has.status.success()) {
+        eprintln!("SKIPPED: {LINTER} could not be had from npm");
+        return;
+    }
+    let linted = Command::new("npx")
+        .args(["--yes", LINTER, "lint", "openapi.json"])
+        .env("REDOCLY_TELEMETRY", "off")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(linted.status.success(), "{}", said(&linted));
 }

@@ -133,7 +133,8 @@ fn a_version_that_asks_for_more_runs_only_after_it_was_accepted_and_runs_without
     // The tag moves: nothing changes here until someone looks.
     let reference = registry.reference("tools/greet:1").to_string();
     publisher.write_guest("new");
-    publisher.run(&["plugin", "push", &reference, "greet.wasm"]).ok();
+    publisher.run(&["plugin", "push", &reference, "greet.wasm"]).refused(&["exists already", "--replace"]);
+    publisher.run(&["plugin", "push", &reference, "greet.wasm", "--replace"]).ok();
     operator.run(&INVOKE).ok();
     operator.run(&["plugin", "update"]).refused(&[
         "asks for more than opcell.lock holds: tool http.fetch2, write to files notes",
@@ -225,7 +226,7 @@ fn another_key_and_no_key_are_refused_until_the_operator_says_otherwise() {
     // A component that differs, so that no old signature is there.
     publisher.write_guest("new");
     let other = publisher.run(&["key", "new", "other"]).ok().trim().to_owned();
-    publisher.run(&["plugin", "push", &reference, "greet.wasm", "--key", "other"]).ok();
+    publisher.run(&["plugin", "push", &reference, "greet.wasm", "--key", "other", "--replace"]).ok();
     let remedy = format!("opcell plugin update greet --publisher {other}");
     operator.run(&["plugin", "update", "greet"]).refused(&[&key, &other, &remedy]);
     operator.run(&["plugin", "update", "greet", "--publisher", &key]).refused(&["is signed by"]);

@@ -1,5 +1,5 @@
-//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server, and
-//! their example servers under documents.
+//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server,
+//! and their example servers under documents.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
@@ -21,7 +21,8 @@ use std::{
 };
 
 /// The packages that are installed from npm, into the target folder.
-const PACKAGES: [&str; 4] = [
+const PACKAGES: [&str; 5] = [
+    "@modelcontextprotocol/client@2.4.0",
     "@modelcontextprotocol/inspector@2.12.0",
     "@modelcontextprotocol/server-everything@2026.8.31",
     "@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -165,6 +166,46 @@ fn the_inspector_lists_and_calls_over_both_transports() {
     let (_, said, code) = inspector.ask("stranger", &["--method", "tools/list"]);
     // It would log in, and there is no one to do so.
     assert!(code != Some(0) && said.contains("auth_required"), "{code:?} {said}");
+}
+
+/// Lists the tools and calls one that asks: over HTTP for a URL, else over stdio.
+const CLIENT: &str = r#"
+const [modules, mode, target, ...args] = process.argv.slice(2);
+const { Client, StreamableHTTPClientTransport } = await import(modules + '/@modelcontextprotocol/client/dist/index.mjs');
+const { StdioClientTransport } = await import(modules + '/@modelcontextprotocol/client/dist/stdio.mjs');
+const options = { capabilities: { elicitation: { form: {} } }, versionNegotiation: { mode } };
+const client = new Client({ name: 'test', version: '1' }, options);
+client.setRequestHandler('elicitation/create', async () => ({ action: 'accept', content: { approved: true } }));
+const http = target.startsWith('http');
+const stdio = () => new StdioClientTransport({ command: target, args, env: process.env, stderr: 'inherit' });
+await client.connect(http ? new StreamableHTTPClientTransport(new URL(target)) : stdio());
+const tools = (await client.listTools()).tools.map((tool) => tool.name);
+const greeted = await client.callTool({ name: 'run_greet', arguments: { name: 'Ada' } });
+const asked = await client.callTool({ name: 'run_ask', arguments: {} });
+console.log(JSON.stringify({ tools, greeted: greeted.content[0].text, asked: asked.structuredContent.status }));
+await client.close();
+process.exit(0);
+"#;
+
+#[test]
+fn the_typescript_sdk_asks_its_user_what_a_run_asks_over_both_transports() {
+    let Some(modules) = packages() else { return };
+    let folder = project();
+    fs::write(folder.path().join("client.mjs"), CLIENT).unwrap();
+    let server = Server::start_with(folder.path(), &["--mcp-workflow", "greet", "--mcp-workflow", "ask"]);
+    let url = format!("http://{}/v1/default/mcp", server.address);
+    let stdio = [env!("CARGO_BIN_EXE_opcell"), "mcp", "--workflow", "greet", "--workflow", "ask"];
+    for (mode, asked) in [("auto", "completed"), ("legacy", "suspended")] {
+        for target in [&[url.as_str()][..], &stdio[..]] {
+            let mut client = Command::new("node");
+            client.arg("client.mjs").arg(&modules).arg(mode).args(target);
+            let output = client.current_dir(folder.path()).env("HOME", folder.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{mode}: {said}"));
+            let tools = ["opcell_run", "run_ask", "run_greet", "test_run"];
+            assert_eq!(answer, json!({"tools": tools, "greeted": "Ada", "asked": asked}), "{mode}: {said}");
+        }
+    }
 }
 
 /// One of their servers over HTTP, on a port of its own.

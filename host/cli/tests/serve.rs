@@ -301,7 +301,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
 fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     fs::write(
         folder.path().join("opcell.toml"),
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n",
@@ -503,7 +503,7 @@ fn a_page_shows_no_text_that_runs_backwards() {
 fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     let file = folder.path().join("opcell.toml");
     let before =
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n";
@@ -587,7 +587,7 @@ fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form()
 fn a_denial_that_ended_a_run_is_lifted_for_later_ones_with_a_button() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
     let file = folder.path().join("opcell.toml");
     fs::write(&file, "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\n").unwrap();
     fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();
@@ -754,4 +754,175 @@ fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_
     assert_eq!(answers[2]["content"][0]["text"], "Ada", "{}", answers[2]);
     assert_eq!(answers[2]["structuredContent"]["status"], "completed");
     assert!(answers[2]["_meta"]["opcell/run"].is_string());
+}
+
+#[test]
+fn what_was_consented_to_is_what_is_started_after_a_restart_of_the_child_and_of_the_server() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |name: &str| folder.path().join(name);
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared");
+    let program = fs::read_to_string(shared.join("mcp/server.sh")).unwrap();
+    // It leaves its process ID, so that it can be ended as by an accident.
+    let honest = format!("echo $$ > ../pid\n{program}");
+    fs::create_dir(at("srv")).unwrap();
+    fs::write(at("srv/server.sh"), &honest).unwrap();
+    fs::copy(shared.join("find-notes/w.yaml"), at("w.yaml")).unwrap();
+    let project = "workflows = [\".\"]\n[journal]\npath = \"runs.db\"\n[mcp.notes]\ncommand = [\"sh\", \"server.sh\"]\n\
+                   directory = \"srv\"\n[tools]\nfind_notes = { mcp = \"notes\", tool = \"search\" }\n";
+    fs::write(at("opcell.toml"), project).unwrap();
+    let allowed = || {
+        let status = opcell(folder.path()).env("HOME", home.path()).arg("trust").stdout(Stdio::null()).status();
+        assert!(status.unwrap().success());
+    };
+    let start = || Server::start_as(folder.path(), home.path());
+    let run = |server: &Server, run: &str, status: &str| {
+        server.post("/v1/default/runs", &[], &json!({"workflow": "w", "input": {}, "run": run}));
+        server.wait_for(run, status)
+    };
+    allowed();
+    let server = start();
+    run(&server, "honest", "completed");
+    let pid = fs::read_to_string(at("pid")).unwrap();
+    fs::write(at("srv/server.sh"), format!("touch ../pwned\n{honest}")).unwrap();
+    assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
+    let refused = run(&server, "changed", "failed");
+    assert!(refused["message"].as_str().unwrap().contains("has changed since its start was allowed"), "{refused}");
+    assert_eq!(server.terminate(), Some(0));
+    let again = opcell(folder.path()).env("HOME", home.path()).args(["serve", "--listen", "127.0.0.1:0"]).output();
+    let again = again.unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(2) && said.contains("the program has changed"), "{said}");
+    assert!(!at("pwned").exists(), "a program that was not consented to was started");
+    // What is consented to now is started.
+    allowed();
+    let server = start();
+    run(&server, "allowed", "completed");
+    assert!(at("pwned").exists());
+}
+
+const ASK_THEN_END: &str = r#"{:name "stuck" :description "Fails at its second step"
+ :steps [{:name "first" :type :transform :operation :sort :field "n" :inputs {:items {:value [{:n 2} {:n 1}]}}}
+         {:name "second" :type :invoke :operation "test/run"}
+         {:name "end" :type :exit :status :success :output {:value "done"}}]}"#;
+
+/// A project with a plugin that keeps something, which it was not granted.
+fn denied() -> tempfile::TempDir {
+    let folder = project();
+    let keeps = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared/keeps/test.guest.wat");
+    fs::write(folder.path().join("test.wasm"), guest::component(&keeps)).unwrap();
+    fs::write(folder.path().join("stuck.edn"), ASK_THEN_END).unwrap();
+    let file = "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\n";
+    fs::write(folder.path().join("opcell.toml"), file).unwrap();
+    folder
+}
+
+#[test]
+fn a_failed_run_is_retried_before_the_call_with_which_it_failed() {
+    let folder = denied();
+    let server = Server::start(folder.path());
+    let body = json!({"workflow": "stuck", "run": "r1", "wait": true});
+    let (status, failed) = server.post("/v1/default/runs", &[], &body);
+    assert_eq!((status, &failed["status"], &failed["step"]), (201, &json!("failed"), &json!("second")), "{failed}");
+    assert!(failed["denial"]["command"].as_str().unwrap().starts_with("opcell plugin grant"), "{failed}");
+    // Nothing at all is as good as an empty object.
+    let (status, head, body) = server.send("POST", "/v1/default/runs/r1/retry", &[], "");
+    let retried: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, &retried["forked"]["run"]), (201, &json!("r1")), "{retried}");
+    let run = retried["run"].as_str().unwrap();
+    assert!(head.to_ascii_lowercase().contains(&format!("location: /v1/default/runs/{run}")), "{head}");
+    // Its worker drives it, and it fails as before; it says where it comes from, and has times of its own.
+    let again = server.wait_for(run, "failed");
+    assert_eq!((&again["forked"]["run"], &again["forked"]["by"]), (&json!("r1"), &json!("local")), "{again}");
+    assert_eq!(again["started-at"], again["forked"]["at"], "{again}");
+    let seq = again["forked"]["seq"].as_u64().unwrap();
+    let shared = server.get(&format!("/v1/default/runs/r1/events?after={}&limit=1", seq)).1;
+    assert_eq!(shared["events"][0]["kind"], "requested", "{shared}");
+    let (status, problem) = server.post("/v1/default/runs/r1/retry", &[], &json!({"step": "nosuch"}));
+    assert_eq!((status, &problem["code"]), (409, &json!("nothing-to-retry")), "{problem}");
+    let (status, fork) = server.post("/v1/default/runs/r1/fork", &[], &json!({"at": 1}));
+    assert_eq!((status, &fork["forked"]["seq"]), (201, &json!(1)), "{fork}");
+    let (_, _, page) = server.send("GET", "/t/default/runs/r1", &[], "");
+    for part in ["Retry from the failed step", "<h2>Input</h2>", "<h3>Error</h3>", "/t/default/runs/r1/events/1"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let (_, _, page) = server.send("GET", "/t/default/runs/r1/events", &[], "");
+    assert!(page.contains("run-started") && page.contains("Fork after it"), "{page}");
+    let (status, _, event) = server.send("GET", "/t/default/runs/r1/events/1", &[], "");
+    assert_eq!((status, serde_json::from_str::<Value>(&event).unwrap()["kind"].clone()), (200, json!("run-started")));
+    assert_eq!(server.send("GET", "/t/default/runs/r1/events/9999", &[], "").0, 404);
+}
+
+#[test]
+fn a_run_is_described_with_what_it_waits_for_as_lists_have_it() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    let run = server.wait_for("r1", "suspended");
+    assert_eq!((&run["waits-for"], &run["stuck"]), (&json!(["approval ship"]), &json!(false)), "{run}");
+    assert_eq!(run["questions"][0]["signal"]["question"], "Ship it?", "{run}");
+    let (status, problem) = server.get("/v1/default/runs?status=foo");
+    assert_eq!((status, &problem["code"]), (400, &json!("invalid-query")), "{problem}");
+    assert!(problem["remedy"].as_str().unwrap().contains("suspended"), "{problem}");
+    let (_, problem) = server.get("/v1/default/runs?foo=1");
+    assert!(problem["detail"].as_str().unwrap().ends_with("`before`"), "{problem}");
+    assert_eq!(server.send("POST", "/v1/default/runs/r1/cancel", &[], "").0, 202);
+    server.wait_for("r1", "cancelled");
+    let (_, _, found) = server.send("GET", "/t/default?workflow=ask&run=r", &[], "");
+    let (_, _, none) = server.send("GET", "/t/default?workflow=greet", &[], "");
+    assert!(found.contains("/t/default/runs/r1") && !none.contains("/t/default/runs/r1"), "{found}{none}");
+    let (_, _, metrics) = server.send("GET", "/metrics", &[], "");
+    let took = "opcell_run_seconds_count{tenant=\"default\",workflow=\"ask\",status=\"cancelled\"} 1";
+    for part in [took, "opcell_build_info{version=", "process_start_time_seconds "] {
+        assert!(metrics.contains(part), "{part}: {metrics}");
+    }
+}
+
+#[test]
+fn a_browser_gets_problems_as_pages_and_a_program_as_data() {
+    let folder = project();
+    token(folder.path(), &["new", "ci"]);
+    let server = Server::start(folder.path());
+    let browser =
+        [("Accept", "text/html,application/xhtml+xml"), ("Content-Type", "application/x-www-form-urlencoded")];
+    let (status, head, page) = server.send("POST", "/login", &browser, "token=wrong");
+    assert_eq!(status, 401, "{page}");
+    assert!(
+        head.contains("text/html") && page.contains("<h1>Log in</h1>") && page.contains("name=\"token\""),
+        "{page}"
+    );
+    assert!(head.to_ascii_lowercase().contains("style-src 'self'"), "{head}");
+    let (_, head, body) = server.send("POST", "/login", &browser[1..], "token=wrong");
+    assert!(head.contains("application/problem+json") && body.contains("token-required"), "{body}");
+    let (status, _, page) = server.send("GET", "/nowhere", &browser[..1], "");
+    assert!(status == 404 && page.contains("unknown-path"), "{page}");
+}
+
+#[test]
+fn whatever_changes_something_is_in_the_audit_log_with_its_answer() {
+    let folder = project();
+    let log = fs::File::create(folder.path().join("log")).unwrap();
+    let server = Server::start_logged(folder.path(), &["--log-format", "json", "--log-level", "info"], log);
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
+    server.wait_for("r1", "suspended");
+    let (_, _, page) = server.send("GET", "/t/default/runs/r1", &[], "");
+    let form = format!("proof={}&question={}&approved=true&why=", proof(&page), question(&page));
+    let kind = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(server.send("POST", "/t/default/runs/r1/answer", &kind, &form).0, 303);
+    assert_eq!(server.post("/v1/default/runs/none/cancel", &[], &json!({})).0, 404);
+    server.wait_for("r1", "completed");
+    server.terminate();
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let audited: Vec<(&str, u64)> = lines
+        .iter()
+        .filter(|line| line["target"] == "opcell::audit")
+        .map(|line| {
+            assert_eq!((&line["caller"], &line["address"]), (&json!("local"), &json!("127.0.0.1")), "{line}");
+            (line["path"].as_str().unwrap(), line["status"].as_u64().unwrap())
+        })
+        .collect();
+    let expected =
+        [("/v1/default/runs", 201), ("/t/default/runs/r1/answer", 303), ("/v1/default/runs/none/cancel", 404)];
+    assert_eq!(audited, expected, "{log}");
 }

@@ -269,3 +269,44 @@ fn lines_of_a_chat_are_edited_and_those_of_earlier_chats_come_back() {
     assert_eq!(shown.matches("state `desk`, events:").count(), 1, "{shown}");
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), lines, "nothing is kept, and nothing comes back");
 }
+
+#[test]
+fn a_person_at_the_terminal_is_asked_about_a_call_before_it_is_made() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let project = tempfile::tempdir().unwrap();
+    let at = |name: &str| project.path().join(name);
+    let settings = "workflows = [\".\"]\n[sessions]\nscript = \"script.yaml\"\ncontext-files = \"none\"\n\
+                    [sessions.defaults]\ntools = [\"write\"]\napprove = \"always\"\n\
+                    [sessions.files.work]\npath = \".\"\naccess = \"read-write\"\n";
+    std::fs::write(at("opcell.toml"), settings).unwrap();
+    let workflow = r#"{:name "w" :description "d" :steps [{:name "talk" :type :session :contributions [{:type :template :text "Go." :vars {}}]}]}"#;
+    std::fs::write(at("w.edn"), workflow).unwrap();
+    let script = "version: 1\norder: any\nturns:\n  - when: { round: 0 }\n    tool-calls:\n\
+                  \x20     - { name: write, arguments: { path: a.txt, content: one } }\n\
+                  \x20     - { name: write, arguments: { path: b.txt, content: two } }\n\
+                  \x20 - when: { round: 1 }\n    text: Done.\n";
+    std::fs::write(at("script.yaml"), script).unwrap();
+    let run = |typed: &str| {
+        let _ = (std::fs::remove_file(at("a.txt")), std::fs::remove_file(at("b.txt")));
+        typed_on_terminal(project.path(), 120, &["run", "w"], &[("NO_COLOR", "1")], typed)
+    };
+    // One is changed, and the other one is made as it is; a word that is no answer is asked again.
+    let changed = r#"{"path": "a.txt", "content": "three"}"#;
+    let (shown, code) = run(&format!("what\nw\ne\n{changed}\ny\n"));
+    assert!(code == 0 && shown.contains("[1 of 2]") && shown.contains("+ one") && shown.contains("Done."), "{shown}");
+    assert_eq!(std::fs::read_to_string(at("a.txt")).unwrap(), "three");
+    assert_eq!(std::fs::read_to_string(at("b.txt")).unwrap(), "two");
+    // All are refused at once.
+    let (shown, code) = run("N\nnot now\n");
+    assert!(code == 0 && shown.contains("Done."), "{shown}");
+    assert!(!at("a.txt").exists() && !at("b.txt").exists());
+    // No answer: the run stays as it is.
+    let (shown, code) = run("q\n");
+    assert!(code == 3 && shown.contains("the run is not kept"), "{code}: {shown}");
+    assert!(!at("a.txt").exists());
+    let (shown, code) = run("a\nn\nr\ny\n");
+    assert!(code == 0 && shown.contains("[[sessions.approved]]"), "{shown}");
+    assert_eq!(std::fs::read_to_string(at("opcell.toml")).unwrap(), settings, "nothing was written");
+}

@@ -1,6 +1,7 @@
 //! The arguments and the results of effects: plain data, so that any driver can perform them.
 
 use crate::{
+    approval::ToolApproval,
     conversation::{Message, Messages, ToolCallRequest, Usage},
     failure::Failure,
     receipt::Receipt,
@@ -106,6 +107,9 @@ pub struct OpenedSession {
     /// and `workflows` only. Absent: nothing is narrowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub narrowing: Option<Box<ir::Session>>,
+    /// The rules for calls that wait for a person, for each of the tools that has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ToolApproval>,
 }
 
 /// One question to a model.
@@ -160,4 +164,6 @@ pub struct ToolCall {
     /// The rest of the limits of the run, and of the steps and workflows around the call: the most that a run may use
     /// which the call starts.
     pub left: ir::RunLimits,
+    /// Of a call that a person approved: the [identity](ToolApproval::identity) of the tool that it was approved for.
+    pub approved: Option<Arc<str>>,
 }

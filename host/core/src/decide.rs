@@ -6,6 +6,7 @@
 //! can be checked by deciding again.
 
 mod bounds;
+mod calls;
 mod converse;
 mod direct;
 mod event;
@@ -71,13 +72,16 @@ pub fn decide(state: &State) -> Next {
         let events = frame_events(state, id, frame);
         return Next::Record(if events.is_empty() { vec![stuck(state, id)] } else { events });
     }
+    if let Some(frame) = state.overdue_answers() {
+        return Next::Record(vec![Event::CallsExpired { frame }]);
+    }
     if let Some(over) = limits::overdue(state) {
         return Next::Record(vec![over]);
     }
     if state.wanted(EffectId(0)).next().is_some() {
         return Next::Perform;
     }
-    if state.effects.is_empty() && !state.frames.values().any(Frame::is_waiting) {
+    if state.effects.is_empty() && !state.frames.values().any(|frame| frame.is_waiting() || frame.is_asking()) {
         return Next::Record(vec![stuck(state, FrameId(0))]);
     }
     Next::Wait

@@ -138,11 +138,18 @@ impl State {
                 let messages = talk.record.messages.clone();
                 Task::Round(Box::new(ModelRound { context, session, model, messages, schema }))
             }
-            Request::Tool { call } => {
+            Request::Tool { call, question, arguments } => {
                 let talk = self.conversation(pending.frame)?;
-                let (session, request) = (talk.opened.clone()?, talk.call(call)?.clone());
+                let (session, mut request) = (talk.opened.clone()?, talk.call(call)?.clone());
+                if !arguments.is_nullish() {
+                    request.arguments = arguments.clone();
+                }
+                let approved = question.as_ref().and_then(|_| {
+                    let approval = session.approvals.iter().find(|approval| approval.tool == request.name)?;
+                    Some(approval.identity.clone())
+                });
                 let left = self.left_of(pending);
-                Task::Tool(Box::new(ToolCall { context, session, request, left }))
+                Task::Tool(Box::new(ToolCall { context, session, request, left, approved }))
             }
             Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },
             Request::Timeout { ms } => Task::Timeout { ms: left(*ms) },
@@ -254,7 +261,7 @@ impl State {
                 // A judge decides and changes nothing; an operation that serves as one says what it does.
                 if known.is_judge(&invoke.operation) { Effects::Idempotent } else { operation(&invoke.operation) }
             }
-            (Request::Tool { call }, _) => {
+            (Request::Tool { call, .. }, _) => {
                 let talk = self.conversation(pending.frame);
                 let opened = talk.and_then(|talk| talk.opened.as_ref());
                 match talk.and_then(|talk| talk.call(call)) {

@@ -15,7 +15,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_ir::{
-    ir::{RunLimits, Session},
+    ir::{RunLimits, Session, Then},
     names::Outcome,
 };
 use opcell_types::{Denial, Value};
@@ -380,6 +380,33 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
+    /// Calls of a model wait for a person, each until it is answered.
+    CallsAsked {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+        /// The calls, in the model's order.
+        calls: Vec<AskedCall>,
+    },
+    /// A person answered for a call.
+    CallAnswered {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+        /// ID of the question: the digest of what was shown.
+        question: Arc<str>,
+        /// Approve or refuse.
+        answer: CallAnswer,
+        /// Who, as the host knows them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+        /// The place of the answer: `terminal`, `command`, `page`, `api`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Arc<str>>,
+    },
+    /// The time for answers to calls of a conversation is over.
+    CallsExpired {
+        /// The step, or the step that is judged.
+        frame: FrameId,
+    },
     /// An effect was stopped: something around it ended, or it did not end in time after the run was cancelled.
     Abandoned {
         /// The effect that was stopped.
@@ -456,6 +483,24 @@ pub struct RunStarted {
     /// The tenant on whose behalf it runs, as the embedding program names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Arc<str>>,
+    /// For a fork, where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Box<ForkOrigin>>,
+}
+
+/// The origin of a fork. The events that it shares happened before it was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ForkOrigin {
+    /// The run whose events it shares.
+    pub run: Arc<str>,
+    /// The last of them.
+    pub seq: u64,
+    /// When it was made.
+    pub at: Timestamp,
+    /// By whom, as the host knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 /// Something wanted. What is not said here follows from the state.
@@ -489,6 +534,12 @@ pub enum Request {
     Tool {
         /// The model's name for the call.
         call: Arc<str>,
+        /// The question that a person answered with yes, where the call needed one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Arc<str>>,
+        /// The arguments, where a person changed those of the model.
+        #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
+        arguments: Value,
     },
     /// A pause between attempts or elements.
     Sleep {
@@ -507,7 +558,15 @@ pub enum Request {
     },
 }
 
-// Events are moved and kept as a whole: up to so many bytes, a copy takes a few instructions.
+impl Request {
+    /// A tool call as the model asked for it.
+    #[must_use]
+    pub fn tool(call: &str) -> Self {
+        Self::Tool { call: call.into(), question: None, arguments: Value::Undefined }
+    }
+}
+
+// Events are moved and kept as a whole: up to this many bytes, a copy takes a few instructions.
 const _: () = assert!(size_of::<Recorded>() <= 128);
 
 /// The reply that an effect ended with.
@@ -644,6 +703,63 @@ pub enum GrantScope {
     Run,
 }
 
+/// A call that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AskedCall {
+    /// The model's name for the call.
+    pub call: Arc<str>,
+    /// ID of the question: a digest of all that is shown.
+    pub id: Arc<str>,
+    /// The rules that ask.
+    pub rule: Arc<str>,
+    /// The part of its budgets that the run had used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Arc<str>>,
+    /// Milliseconds for an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within_ms: Option<u64>,
+    /// The consequence of no answer.
+    #[serde(default)]
+    pub then: Then,
+    /// Different people who must approve it.
+    #[serde(default = "one")]
+    pub people: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A person's answer for a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum CallAnswer {
+    /// It is made.
+    Approve {
+        /// Other arguments than the model's.
+        #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
+        arguments: Value,
+        /// The same call of the same tool needs no further answer in this run.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        run: bool,
+    },
+    /// It is not made, and the model is told so.
+    Refuse {
+        /// The reason that the model is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Arc<str>>,
+    },
+}
+
+impl CallAnswer {
+    /// Approval of the call as it was shown, this once.
+    #[must_use]
+    pub fn approve() -> Self {
+        Self::Approve { arguments: Value::Undefined, run: false }
+    }
+}
+
 /// The answer to an effect in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -672,6 +788,7 @@ impl Event {
                 | Self::Answered { .. }
                 | Self::GrantAsked { .. }
                 | Self::GrantAnswered { .. }
+                | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
                 | Self::Ticked
@@ -723,6 +840,9 @@ impl Event {
             Self::Answered { .. } => "answered",
             Self::GrantAsked { .. } => "grant-asked",
             Self::GrantAnswered { .. } => "grant-answered",
+            Self::CallsAsked { .. } => "calls-asked",
+            Self::CallAnswered { .. } => "call-answered",
+            Self::CallsExpired { .. } => "calls-expired",
             Self::Abandoned { .. } => "abandoned",
             Self::LimitReached { .. } => "limit-reached",
             Self::CancelRequested { .. } => "cancel-requested",

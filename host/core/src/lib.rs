@@ -17,6 +17,7 @@ pub mod id;
 pub mod conversation;
 pub mod receipt;
 
+pub mod approval;
 pub mod call;
 
 pub mod program;
@@ -24,6 +25,7 @@ pub mod program;
 pub mod event;
 pub mod large;
 pub mod outcome;
+pub mod retry;
 mod wire;
 
 mod dialogue;
@@ -41,6 +43,7 @@ mod stopped;
 
 pub mod message;
 
+pub mod located;
 pub mod trace;
 
 pub use decide::{Next, decide};

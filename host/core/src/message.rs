@@ -1,6 +1,6 @@
 //! Messages that a run takes.
 
-use crate::event::{Answer, EffectId, GrantScope};
+use crate::event::{Answer, CallAnswer, EffectId, GrantScope};
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -53,6 +53,19 @@ pub enum Message {
         /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
+    },
+    /// The answer about a call of a model.
+    Call {
+        /// ID of the question; a run that does not ask it any more takes no notice.
+        question: Arc<str>,
+        /// Approve or refuse.
+        answer: CallAnswer,
+        /// Who says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+        /// The place of the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Arc<str>>,
     },
     /// The answer to an effect in doubt.
     Answer {

@@ -1,7 +1,7 @@
 //! The status of runs, and their outcomes.
 
-use crate::{id::Timestamp, receipt::Receipt, wire};
-use opcell_types::{Denial, Source, Value};
+use crate::{approval::CallArguments, id::Timestamp, receipt::Receipt, wire};
+use opcell_types::{Denial, Effects, Source, Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
@@ -172,6 +172,8 @@ pub struct RunOutcome {
     pub workflow: Arc<str>,
     /// The status: ended, or `suspended`.
     pub status: Status,
+    /// When it was started; a fork: when it was forked.
+    pub began: Timestamp,
     /// Number of the last event.
     pub events: u64,
     /// The steps that it is in, outermost first, each with the number of its visit.
@@ -265,6 +267,42 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
+    /// A call that a model asks for and a person decides on.
+    Call {
+        /// Names this question: a digest of all that is shown here but for the time, and of the tool as it was when the
+        /// session opened. An answer that carries it answers this question and no other.
+        id: Arc<str>,
+        /// Name of the step whose model calls.
+        step: Arc<str>,
+        /// The step after those that it belongs to.
+        path: Arc<str>,
+        /// The number of times that the step has been entered, from 1.
+        visit: u32,
+        /// The tool.
+        tool: Arc<str>,
+        /// The effect of repeating the call, as the tool says.
+        effects: Effects,
+        /// The arguments for people.
+        shown: Box<CallArguments>,
+        /// The arguments.
+        arguments: Value,
+        /// The last text of the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        said: Option<String>,
+        /// The rules that ask.
+        rule: Arc<str>,
+        /// The part of its budgets that the run had used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Arc<str>>,
+        /// Until when it can be answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        due: Option<Timestamp>,
+        /// Different people who must approve it.
+        people: u32,
+        /// Those who have.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        approved_by: Vec<Arc<str>>,
+    },
 }
 
 impl Question {
@@ -272,7 +310,7 @@ impl Question {
     #[must_use]
     pub fn id(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Signal { id, .. } | Self::Grant { id, .. } => Some(id),
+            Self::Signal { id, .. } | Self::Grant { id, .. } | Self::Call { id, .. } => Some(id),
             Self::Doubt { .. } => None,
         }
     }

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Maximum characters of a name that others chose.
-const NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// A receipt that is made into a value when it is first read: most never are.
 pub trait LazyReceipt: fmt::Debug + Send + Sync {
@@ -225,7 +225,7 @@ impl<'de> Deserialize<'de> for Provider {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Ending {
+pub enum CallStatus {
     /// With a result.
     Completed,
     /// With a failure of its own.
@@ -254,7 +254,7 @@ pub struct CallReceipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Provider>,
     /// The status that it ended with.
-    pub status: Ending,
+    pub status: CallStatus,
     /// The failure's kind, or why the call was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
@@ -299,7 +299,7 @@ impl CallReceipt {
             tool: None,
             operation: None,
             provider: None,
-            status: Ending::NotStarted,
+            status: CallStatus::NotStarted,
             error: None,
             duration_us: 0,
             bytes_in: bytes(arguments),
@@ -319,7 +319,7 @@ impl CallReceipt {
         self.started = own.as_ref().and_then(|own| own.get(STARTED).cloned());
         self.receipt = own.filter(|own| own.host_calls().is_some());
         match result {
-            Ok(bytes) => (self.status, self.bytes_out) = (Ending::Completed, bytes),
+            Ok(bytes) => (self.status, self.bytes_out) = (CallStatus::Completed, bytes),
             Err(failure) => {
                 // What a plugin says of its own failure is not the host's word; its cell's receipt is.
                 let kind = match &self.receipt {
@@ -330,10 +330,10 @@ impl CallReceipt {
                     }
                 };
                 self.status = match kind.as_ref() {
-                    _ if !self.denials.is_empty() => Ending::Denied,
-                    "denied" => Ending::Denied,
-                    "cancelled" => Ending::Stopped,
-                    _ => Ending::Failed,
+                    _ if !self.denials.is_empty() => CallStatus::Denied,
+                    "denied" => CallStatus::Denied,
+                    "cancelled" => CallStatus::Stopped,
+                    _ => CallStatus::Failed,
                 };
                 self.error = Some(kind);
             }
@@ -345,13 +345,13 @@ impl CallReceipt {
     #[must_use]
     pub fn stopped(self, after_ms: f64, why: &str) -> Self {
         let duration_us = (after_ms.max(0.0) * 1000.0) as u64;
-        Self { status: Ending::Stopped, error: Some(why.into()), duration_us, ..self }
+        Self { status: CallStatus::Stopped, error: Some(why.into()), duration_us, ..self }
     }
 
     /// It was stopped before it began.
     #[must_use]
     pub fn not_started(self, why: &str) -> Self {
-        Self { status: Ending::NotStarted, error: Some(why.into()), ..self }
+        Self { status: CallStatus::NotStarted, error: Some(why.into()), ..self }
     }
 
     /// Adds the resources that it touched outside of itself.
@@ -414,7 +414,7 @@ pub fn cell_of(receipt: &Value) -> Option<&Value> {
 }
 
 fn name(name: &str) -> Arc<str> {
-    name.chars().take(NAME).collect::<String>().into()
+    name.chars().take(MAX_NAME_CHARS).collect::<String>().into()
 }
 
 #[cfg(test)]

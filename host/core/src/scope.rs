@@ -145,7 +145,7 @@ pub(crate) fn arguments(
     specs: &indexmap::IndexMap<Arc<str>, ValueSpec>,
     shape: Option<&Shape>,
 ) -> Result<Value, (Arc<str>, ResolveError)> {
-    let mut made = resolve::Made::default();
+    let mut made = resolve::ValueBudget::default();
     let mut value = |(name, spec): (&Arc<str>, &ValueSpec)| {
         view.value(spec).and_then(|value| made.counted(spec, value)).map_err(|error| (name.clone(), error))
     };

@@ -5,6 +5,7 @@
 //! step with `each`. A frame knows its parent, so nothing here recurses, and events and effects name frames by number.
 
 mod apply;
+mod calls;
 mod choice;
 mod memory;
 mod meter;
@@ -15,6 +16,7 @@ mod work;
 
 pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
+pub(crate) use calls::{Ask, AskAnswer};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
@@ -25,7 +27,7 @@ pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pa
 use crate::{
     conversation::Messages,
     decide::ValueLimits,
-    event::{EffectId, FrameId, InstanceId, Request, Signal, Timestamp},
+    event::{EffectId, ForkOrigin, FrameId, InstanceId, Request, Signal, Timestamp},
     outcome::{LimitKind, RunEnd, RunOutcome, Status, Used},
     program::Program,
     wire,
@@ -42,7 +44,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 4;
+pub const SNAPSHOT_VERSION: u32 = 5;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
 /// with its shape and with what its parts mean.
@@ -69,6 +71,9 @@ pub struct State {
     /// The tenant on whose behalf it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Arc<str>>,
+    /// For a fork, where it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) forked: Option<Box<ForkOrigin>>,
     pub(crate) definitions: BTreeMap<Arc<str>, Option<Arc<Program>>>,
     pub(crate) instances: Numbered<InstanceId, Instance>,
     pub(crate) frames: Numbered<FrameId, Frame>,
@@ -82,6 +87,12 @@ pub struct State {
     /// Approvals and grants that were answered, by what they are called.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) answered: BTreeSet<Arc<str>>,
+    /// Calls that need no further answer in this run, by what was approved.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) approved: BTreeSet<Arc<str>>,
+    /// When the time for an answer about a call is over, for the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answers_due: Option<Timestamp>,
     /// Keys of the last signals that had one.
     #[serde(default)]
     pub(crate) signal_keys: VecDeque<Arc<str>>,
@@ -368,6 +379,18 @@ impl State {
         self.traceparent.as_ref()
     }
 
+    /// For a fork, where it comes from.
+    #[must_use]
+    pub fn forked(&self) -> Option<&ForkOrigin> {
+        self.forked.as_deref()
+    }
+
+    /// When the run itself began: for a fork, when it was made.
+    #[must_use]
+    pub fn own_start(&self) -> Timestamp {
+        self.forked().map_or(self.started_at, |origin| origin.at)
+    }
+
     /// When the run started.
     #[must_use]
     pub fn started_at(&self) -> Timestamp {
@@ -426,6 +449,7 @@ impl State {
             workflow: self.program().map_or_else(|| "".into(), |program| program.name().clone()),
             status: self.status(),
             events: self.seq(),
+            began: self.own_start(),
             due: self.due(),
             source: end.as_ref().and_then(|end| end.source),
             reason,
@@ -534,6 +558,22 @@ impl Frame {
                 _ => false,
             }),
         }
+    }
+
+    /// Returns `true` if a person is asked about calls of its model.
+    pub(crate) fn is_asking(&self) -> bool {
+        let talk = match &self.body {
+            Body::Step(step) => match &step.phase {
+                Phase::Work(Work { stage: Stage::Talking(talk), .. }) | Phase::Judging(Judging::Llm(talk)) => talk,
+                _ => return false,
+            },
+            Body::Element(element) => match &element.work.stage {
+                Stage::Talking(talk) => talk,
+                _ => return false,
+            },
+            Body::Line(_) => return false,
+        };
+        talk.asks.iter().any(|ask| ask.answer.is_none())
     }
 
     fn came_mut(&mut self) -> Option<&mut bool> {

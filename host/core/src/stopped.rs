@@ -107,9 +107,10 @@ impl State {
                 Some(Judge::Invoke { invoke }) => CallReceipt::of_operation(&invoke.operation, arguments),
                 _ => return None,
             },
-            Request::Tool { call } => {
+            Request::Tool { call, arguments, .. } => {
                 let request = self.conversation(pending.frame)?.call(call)?;
-                CallReceipt::of_tool(&request.name, known.tool_provider(&request.name), &request.arguments)
+                let arguments = if arguments.is_nullish() { &request.arguments } else { arguments };
+                CallReceipt::of_tool(&request.name, known.tool_provider(&request.name), arguments)
             }
             _ => return None,
         };

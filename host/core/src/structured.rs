@@ -24,7 +24,7 @@ pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Inva
     let Some(schema) = &spec.json_schema else {
         return Err(Invalid::Schema("A structured output needs a JSON Schema to check answers against".to_owned()));
     };
-    let json: serde_json::Value = serde_json::from_str(unfenced(answer))
+    let json: serde_json::Value = opcell_schema::json::from_slice(unfenced(answer).as_bytes())
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
     let compiled = Schema::shared(&serde_json::Value::from(schema))
         .map_err(|error| Invalid::Schema(format!("The schema of the answer is not a JSON Schema: {error}")))?;

@@ -1,13 +1,16 @@
 //! The trace of a run, entry by entry: a projection of its events for people and programs. Nothing here is known that
 //! the journal does not hold.
 
+mod within;
+
 use crate::{
     conversation::{Message, Role, Usage},
     event::{
-        Answer, Destination, EffectId, EffectReply, Event, FrameId, GrantScope, InstanceId, Recorded, Request, Settled,
-        Timestamp,
+        Answer, CallAnswer, Destination, EffectId, EffectReply, Event, ForkOrigin, FrameId, GrantScope, Recorded,
+        Request, Settled, Timestamp,
     },
     failure::Failure,
+    located::{Located, located},
     outcome::{Question, RunOutcome, Used},
     program::Program,
     receipt::Receipt,
@@ -19,7 +22,7 @@ use opcell_ir::{
     names::Outcome,
 };
 use opcell_types::{Denial, Source, Value};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{collections::HashMap, sync::Arc};
 
 /// A run up to one of its events.
@@ -36,9 +39,14 @@ pub struct Trace {
     /// The last of the events.
     pub seq: u64,
     /// When the run started.
+    #[serde(serialize_with = "as_text")]
     pub started_at: Timestamp,
     /// When the last of the events happened.
+    #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
+    /// For a fork, where it comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forked: Option<ForkOrigin>,
     /// The input of the run.
     pub input: Value,
     /// The workflow's limits, narrowed by the host's.
@@ -130,8 +138,10 @@ pub struct StepTrace {
     /// The event that began it.
     pub seq: u64,
     /// When it began.
+    #[serde(serialize_with = "as_text")]
     pub began: Timestamp,
     /// When its last event happened.
+    #[serde(serialize_with = "as_text")]
     pub ended: Timestamp,
     /// Its inputs as they were resolved: an operation's arguments, a transform's inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -257,6 +267,7 @@ pub struct SentMessage {
     /// Number of the event, from 1.
     pub seq: u64,
     /// When the run recorded it.
+    #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The sender, as the host knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -277,7 +288,27 @@ pub enum What {
     Signal { id: u64, name: Arc<str>, data: Value },
     Answer { effect: EffectId, answer: Answer },
     Grant { effect: EffectId, grant: Option<GrantScope> },
+    Call(Box<CallTrace>),
     Cancel { reason: Arc<str> },
+}
+
+/// A call of a model that waited for a person: what was shown, what was answered, what ran.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CallTrace {
+    /// ID of the question: the digest of what was shown.
+    pub question: Arc<str>,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The arguments that were shown.
+    pub arguments: Value,
+    /// The rules that asked.
+    pub rule: Arc<str>,
+    /// Approve or refuse.
+    pub answer: CallAnswer,
+    /// The place of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Arc<str>>,
 }
 
 impl Trace {
@@ -287,9 +318,9 @@ impl Trace {
     /// When they do not follow from each other.
     pub fn of(run: &Arc<str>, events: &[Recorded]) -> Result<Self, ApplyError> {
         let mut reader = Reader::default();
-        for part in events.iter().flat_map(Recorded::parts) {
-            reader.state.apply_part(&part)?;
-            reader.read(&part);
+        for located in located(events) {
+            reader.state.apply_part(&located.recorded)?;
+            reader.read(&located);
         }
         let (state, first) = (&reader.state, events.first());
         let input = match first.map(|first| &first.event) {
@@ -301,7 +332,8 @@ impl Trace {
             workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
             end: End::of(&state.outcome()),
             seq: state.seq(),
-            started_at: state.started_at(),
+            started_at: state.own_start(),
+            forked: state.forked().cloned(),
             at: events.last().map_or_else(Timestamp::default, |last| last.at),
             input,
             limits: *state.limits(),
@@ -314,6 +346,11 @@ impl Trace {
             messages: reader.messages,
         })
     }
+}
+
+/// A time as people read it.
+fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&at.to_text())
 }
 
 /// The parent of a line of steps.
@@ -330,13 +367,21 @@ struct Reader {
     messages: Vec<SentMessage>,
     at: HashMap<FrameId, usize>,
     lines: HashMap<FrameId, Place>,
-    effects: HashMap<EffectId, (FrameId, Request)>,
     programs: HashMap<Arc<str>, Arc<Program>>,
-    instances: HashMap<InstanceId, FrameId>,
+    /// The calls that a person was asked about, as they were shown, by the ID of the question.
+    asked: HashMap<Arc<str>, AskedAbout>,
+}
+
+#[derive(Clone)]
+struct AskedAbout {
+    tool: Arc<str>,
+    arguments: Value,
+    rule: Arc<str>,
 }
 
 impl Reader {
-    fn read(&mut self, recorded: &Recorded) {
+    fn read(&mut self, located: &Located<'_>) {
+        let recorded = located.recorded.as_ref();
         let (seq, at) = (recorded.seq, recorded.at);
         match &recorded.event {
             Event::RunStarted(started) => {
@@ -377,17 +422,16 @@ impl Reader {
                 let workflow = self.step(*parent, at).map(|step| step.workflow.clone()).unwrap_or_default();
                 self.lines.insert(*frame, Place { workflow, inside: Some(*parent) });
             }
-            Event::InstanceStarted { instance, frame, parent, workflow, input, original } => {
+            Event::InstanceStarted { frame, parent, workflow, input, original, .. } => {
                 self.lines.insert(*frame, Place { workflow: workflow.clone(), inside: Some(*parent) });
-                self.instances.insert(*instance, *parent);
                 if let Some(step) = self.step(*parent, at) {
                     step.target = Some(workflow.clone());
                     step.arguments = Some(input.clone());
                     step.context = (!original.is_nullish() && original != input).then(|| original.clone());
                 }
             }
-            Event::InstanceFinished { instance, end } => {
-                if let Some(step) = self.instances.get(instance).copied().and_then(|frame| self.step(frame, at)) {
+            Event::InstanceFinished { end, .. } => {
+                if let Some(step) = located.frame.and_then(|frame| self.step(frame, at)) {
                     step.result = Some(end.result.clone());
                 }
             }
@@ -401,28 +445,32 @@ impl Reader {
                     step.arguments = Some(Value::object([("over", items.clone())]));
                 }
             }
-            Event::Requested { effect, frame, request } => {
-                self.effects.insert(*effect, (*frame, request.clone()));
+            Event::Requested { frame, request, .. } => {
                 if let Some(step) = self.step(*frame, at) {
                     match request {
                         Request::Invoke { arguments } => step.arguments = Some(arguments.clone()),
                         Request::Judge { arguments } => step.judging().arguments = Some(arguments.clone()),
-                        _ => {}
+                        Request::Open { .. }
+                        | Request::Round { .. }
+                        | Request::Tool { .. }
+                        | Request::Sleep { .. }
+                        | Request::Timeout { .. }
+                        | Request::Find { .. } => {}
                     }
                 }
             }
-            Event::Replied { effect, reply } => {
-                if let Some((frame, request)) = self.effects.remove(effect)
+            Event::Replied { reply, .. } => {
+                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.replied(&request, reply);
+                    step.replied(request, reply);
                 }
             }
-            Event::Abandoned { effect, receipt, .. } => {
-                if let Some((frame, request)) = self.effects.remove(effect)
+            Event::Abandoned { receipt, .. } => {
+                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.receipts_of(&request).extend(receipt.as_ref().map(Receipt::without_record));
+                    step.receipts_of(request).extend(receipt.as_ref().map(Receipt::without_record));
                 }
             }
             Event::Retrying { frame, failure, .. } => {
@@ -515,11 +563,10 @@ impl Reader {
                 }
             }
             Event::Answered { effect, answer, by } => {
-                if let (Answer::Skip, Some((frame, Request::Invoke { .. }))) = (answer, self.effects.get(effect)) {
-                    let frame = *frame;
-                    if let Some(step) = self.step(frame, at) {
-                        step.result = Some(Value::Null);
-                    }
+                if let (Answer::Skip, Some((_, Request::Invoke { .. }))) = (answer, &located.request)
+                    && let Some(step) = located.frame.and_then(|frame| self.step(frame, at))
+                {
+                    step.result = Some(Value::Null);
                 }
                 let what = What::Answer { effect: *effect, answer: *answer };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
@@ -527,6 +574,25 @@ impl Reader {
             Event::GrantAnswered { effect, grant, by } => {
                 let what = What::Grant { effect: *effect, grant: *grant };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::CallAnswered { question, answer, by, from, .. } => {
+                let Some(asked) = self.asked.get(question).cloned() else { return };
+                let what = What::Call(Box::new(CallTrace {
+                    question: question.clone(),
+                    tool: asked.tool,
+                    arguments: asked.arguments,
+                    rule: asked.rule,
+                    answer: answer.clone(),
+                    from: from.clone(),
+                }));
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::CallsAsked { .. } => {
+                for question in self.state.call_questions() {
+                    if let Question::Call { id, tool, arguments, rule, .. } = question {
+                        self.asked.insert(id, AskedAbout { tool, arguments, rule });
+                    }
+                }
             }
             Event::CancelRequested { reason, by } => {
                 let what = What::Cancel { reason: reason.clone() };
@@ -539,6 +605,7 @@ impl Reader {
             | Event::ArtifactSet { .. }
             | Event::InDoubt { .. }
             | Event::GrantAsked { .. }
+            | Event::CallsExpired { .. }
             | Event::LimitReached { .. }
             | Event::Ticked
             | Event::RunFinished(_)
@@ -652,11 +719,7 @@ impl StepTrace {
                 self.conversation_mut().failures.push(failure.clone());
             }
             EffectReply::Tool(reply) => {
-                let call = match request {
-                    Request::Tool { call } => Some(call.as_ref().to_owned()),
-                    _ => None,
-                };
-                self.conversation_mut().add(tool_message(call, &reply.result));
+                self.conversation_mut().add(tool_message(request, &reply.result));
                 self.receipts_of(request).extend(reply.receipt.as_ref().map(Receipt::without_record));
             }
             EffectReply::Slept | EffectReply::Found => {}

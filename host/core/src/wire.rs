@@ -85,6 +85,7 @@ pub mod list {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Array, D::Error> {
         match super::deserialize(deserializer)? {
             Value::Array(values) => Ok(values),
+            left_out if crate::large::elides() => Ok(vec![left_out].into()),
             other => Err(D::Error::custom(format!("expected a list of values, got {}", other.to_json()))),
         }
     }

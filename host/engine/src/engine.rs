@@ -15,7 +15,7 @@ use indexmap::IndexMap;
 use opcell_core::{
     Program, State,
     decide::ValueLimits,
-    event::{Event, RunStarted},
+    event::{CallAnswer, Event, RunStarted},
     id::{EffectId, Timestamp},
     large::LargeValues,
     message::{Message, approves},
@@ -23,7 +23,7 @@ use opcell_core::{
 };
 use opcell_ir::ir::{DelegateTarget, Form, RunLimits, Session};
 use opcell_journal::{Cut, Damage, Fence, Journal, MemoryJournal, OpenedRun, Ownership, RunId};
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -54,8 +54,8 @@ pub struct EngineBuilder {
 /// The options of a run's start.
 #[derive(Clone, Default)]
 pub struct RunOptions {
-    /// The run's name; a time-ordered UUID unless given.
-    pub run: Option<RunId>,
+    /// The run's ID; a time-ordered UUID unless given.
+    pub run: Option<NewRunId>,
     /// `workflow-original`; unless given, the input's `original`, or the whole input.
     pub original: Option<Value>,
     /// The host's limits; the workflow's own hold as well, and the tighter one wins.
@@ -111,7 +111,7 @@ pub struct ResumeOptions {
 }
 
 /// The number of events that are read before they are folded.
-const FOLDED: usize = 1_000;
+const EVENTS_PER_READ: usize = 1_000;
 
 /// The default for the maximum nesting of delegated workflows.
 const MAX_DEPTH: u32 = 16;
@@ -195,6 +195,7 @@ impl EngineBuilder {
     /// The engine.
     #[must_use]
     pub fn build(mut self) -> Engine {
+        opcell_workers::install();
         if let Some(timer) = self.timer {
             self.ports.timer = timer;
         } else if self.journal.now().is_some() {
@@ -269,7 +270,7 @@ impl Engine {
     }
 
     fn accepts_runs(&self) -> Result<(), RunError> {
-        if self.shutdown.has_begun() { Err(RunError::ShuttingDown) } else { Ok(()) }
+        if self.shutdown.has_started() { Err(RunError::ShuttingDown) } else { Ok(()) }
     }
 
     /// Starts a run and drives it in a task of its own. Must be called inside a tokio runtime. Whoever drops the future
@@ -283,7 +284,7 @@ impl Engine {
         for (what, value) in [("the input", Some(&input)), ("the original request", options.original.as_ref())] {
             value.map_or(Ok(()), |value| accepts(&values, what, value))?;
         }
-        let run: RunId = options.run.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
+        let run: RunId = options.run.map_or_else(|| uuid::Uuid::now_v7().to_string().into(), Into::into);
         let first = self.first_events(
             &run,
             program.clone(),
@@ -358,6 +359,7 @@ impl Engine {
             traceparent: options.traceparent,
             user: options.user,
             tenant: options.tenant,
+            forked: None,
         };
         let pinned = self
             .delegates(&program)
@@ -448,11 +450,11 @@ impl Engine {
         let mut state = match &opened.snapshot {
             Some(snapshot) => match reader.state(snapshot).await? {
                 Some(state) => state,
-                None => self.state_at(run, Some(snapshot.seq)).await?,
+                None => self.state_within(Reader::new(self.journal.as_ref(), run), Some(snapshot.seq)).await?,
             },
             None => State::default(),
         };
-        for records in opened.records.chunks(FOLDED) {
+        for records in opened.records.chunks(EVENTS_PER_READ) {
             for recorded in reader.events(records).await? {
                 fold(run, &mut state, &recorded)?;
             }
@@ -564,7 +566,7 @@ impl Engine {
             at,
         };
         if state.has_signal(name) {
-            let history = self.history(run).await?;
+            let history = self.shown_history(run, None).await?;
             let last = history.iter().rev().find_map(|recorded| match &recorded.event {
                 Event::SignalReceived(signal) if signal.name == *name => Some((signal, recorded.at)),
                 _ => None,
@@ -613,7 +615,7 @@ impl Engine {
         by: Option<Arc<str>>,
         key: Option<Arc<str>>,
     ) -> Result<Option<Delivery>, RunError> {
-        let state = self.state_at(run, None).await?;
+        let state = self.shown_state(run, None).await?;
         if key.as_deref().is_some_and(|key| state.has_signal_key(key)) {
             return Ok(None);
         }
@@ -666,6 +668,47 @@ impl Engine {
         let key = Some(format!("answer:{id}").into());
         self.send(run, &Message::Signal { name, data, by, key, question: Some(id) }).await?;
         Ok(Delivery::Now(step))
+    }
+}
+
+impl Engine {
+    /// Answers a question about a call of a run's model by its ID, and no other: of two answers the run takes the
+    /// first.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], when the run has ended, does not ask this (any more), has an answer already, or the answer
+    /// cannot be taken.
+    pub async fn answer_call(
+        &self,
+        run: &RunId,
+        question: &str,
+        answer: CallAnswer,
+        by: Option<Arc<str>>,
+        from: Option<Arc<str>>,
+    ) -> Result<(), RunError> {
+        let state = self.state_at(run, None).await?;
+        if state.status().has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status: state.status() });
+        }
+        if state.asked_call(question).is_none() {
+            return Err(RunError::NotAsked { run: run.clone() });
+        }
+        for message in self.journal.inbox(run).await? {
+            let Ok(Message::Call { question: sent, answer, by: earlier, .. }) = serde_json::from_str(&message.payload)
+            else {
+                continue;
+            };
+            // Others may have to approve it as well.
+            let is_of_same = state.people_for(question) < 2 || by.as_deref() == earlier.as_deref();
+            if *sent == *question && (is_of_same || !matches!(answer, CallAnswer::Approve { .. })) {
+                let approved = matches!(answer, CallAnswer::Approve { .. });
+                let at = Timestamp(message.at);
+                return Err(RunError::AlreadyAnswered { run: run.clone(), signal: sent, approved, by: earlier, at });
+            }
+        }
+        let checked = state.check_call_answer(question, &answer, by.as_deref());
+        checked.map_err(|problem| RunError::AnswerNotTaken { run: run.clone(), problem })?;
+        self.send(run, &Message::Call { question: question.into(), answer, by, from }).await
     }
 }
 

@@ -44,6 +44,20 @@ pub enum RunError {
         /// The problem.
         problem: String,
     },
+    /// The run's events take more memory than reading it may.
+    #[error(
+        "run `{run}` is too large to be read whole: its events up to {seq} take more than {} MiB; \
+         `opcell runs export {run}` reads it piece by piece",
+        bytes >> 20
+    )]
+    TooLarge {
+        /// ID of the run.
+        run: RunId,
+        /// Number of the event that is too much.
+        seq: u64,
+        /// The most that the events of a run may take.
+        bytes: u64,
+    },
     /// A dependency of the run differs from the one it was started with.
     #[error("run `{run}` was started with {name} {pinned}, but found {found}; restore the pinned version to resume it")]
     Pin {
@@ -90,7 +104,7 @@ pub enum RunError {
         at: Timestamp,
     },
     /// An answer came to a question that the run does not ask, or asks no more.
-    #[error("run `{run}` does not ask that any more: it was answered, or the run has gone on")]
+    #[error("run `{run}` does not ask that any more: it was answered, or the run has continued")]
     NotAsked {
         /// ID of the run.
         run: RunId,
@@ -104,6 +118,14 @@ pub enum RunError {
         name: Arc<str>,
         /// The IDs of the questions.
         ids: Vec<Arc<str>>,
+    },
+    /// An answer to a question about a call that cannot be taken.
+    #[error("the answer to run `{run}` is not taken: {problem}")]
+    AnswerNotTaken {
+        /// ID of the run.
+        run: RunId,
+        /// Why, in words for whoever answers.
+        problem: String,
     },
     /// The run has ended, and what was asked for needs one that has not.
     #[error("run `{run}` has ended ({status})")]
@@ -123,6 +145,14 @@ pub enum RunError {
         /// The last one.
         last: u64,
     },
+    /// There is no call to make again.
+    #[error("run `{run}` cannot be retried: {problem}")]
+    NothingToRetry {
+        /// ID of the run.
+        run: RunId,
+        /// Why not, as a clause.
+        problem: String,
+    },
     /// The task that drove it is gone.
     #[error("the driver of run `{0}` is gone; resume the run")]
     Gone(RunId),
@@ -137,13 +167,16 @@ impl RunError {
             Self::ShuttingDown => "shutting-down",
             Self::Replay { .. } => "journal-inconsistent",
             Self::Unreadable { .. } => "event-unreadable",
+            Self::TooLarge { .. } => "run-too-large",
             Self::Pin { .. } => "pinned-plugin-missing",
             Self::UnknownSignal { .. } => "unknown-signal",
             Self::AlreadyAnswered { .. } => "already-answered",
             Self::NotAsked { .. } => "not-asked",
             Self::SeveralQuestions { .. } => "question-missing",
+            Self::AnswerNotTaken { .. } => "answer-not-taken",
             Self::Ended { .. } => "run-ended",
             Self::NoSuchEvent { .. } => "unknown-event",
+            Self::NothingToRetry { .. } => "nothing-to-retry",
             Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",
         }
     }

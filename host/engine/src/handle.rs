@@ -2,7 +2,7 @@
 
 use crate::{
     error::RunError,
-    record::read_history,
+    record::{Reader, read_history},
     updates::{Suspension, UpdateStream},
 };
 use futures_util::Stream;
@@ -108,7 +108,7 @@ impl RunHandle {
 
     /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
     #[must_use]
-    pub fn begun(&self) -> &RunOutcome {
+    pub fn initial(&self) -> &RunOutcome {
         &self.begun
     }
 
@@ -118,7 +118,8 @@ impl RunHandle {
     /// When the past cannot be read.
     pub async fn events(&self) -> Result<EventStream, RunError> {
         let (last, live) = self.listeners.join();
-        let past = if last == 0 { Vec::new() } else { read_history(&self.journal, &self.run, last).await? };
+        let reader = Reader::new(self.journal.as_ref(), &self.run);
+        let past = if last == 0 { Vec::new() } else { read_history(reader, last).await? };
         Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
     }
 

@@ -1,9 +1,10 @@
 //! Effects that have been started and have not ended.
 //!
 //! A lone effect runs inside the run's own task, which saves the way to another and back. Several at once, such as the
-//! elements of an `each`, are spread over *lanes*, one per thread of the runtime, the run's own task being the first:
-//! starting one more is putting it into a lane's set, and no effect has a task of its own. A lane changes when an
-//! effect runs and nothing else: each is a future of its own, ends by itself and is stopped by itself.
+//! elements of an `each`, are spread over *worker queues*, one per thread of the runtime, the first of which is the
+//! run's own task: starting one more is putting it into a worker queue's set, and no effect has a task of its own. A
+//! worker queue changes when an effect runs and nothing else: each is a future of its own, ends by itself and is
+//! stopped by itself.
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -47,7 +48,7 @@ pub(crate) struct InFlight {
     /// The lane of the run's own task.
     here: FuturesUnordered<Abortable<Tagged>>,
     /// The others, made when they are first needed.
-    lanes: Vec<Lane>,
+    worker_queues: Vec<WorkerQueue>,
     ended: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
     started: HashMap<EffectId, Started>,
     /// Effects before this one have been started.
@@ -55,7 +56,7 @@ pub(crate) struct InFlight {
 }
 
 /// A task of its own that performs its share of a run's effects. It ends, with what it performs, when the run drops it.
-struct Lane {
+struct WorkerQueue {
     work: mpsc::UnboundedSender<Vec<Abortable<Tagged>>>,
     /// The number of effects that it performs.
     load: usize,
@@ -63,8 +64,8 @@ struct Lane {
 
 struct Started {
     stop: AbortHandle,
-    /// The one of `lanes`, unless here.
-    lane: Option<usize>,
+    /// The one of `worker_queues`, unless here.
+    worker_queue: Option<usize>,
 }
 
 impl InFlight {
@@ -72,7 +73,7 @@ impl InFlight {
         Self {
             alone: None,
             here: FuturesUnordered::new(),
-            lanes: Vec::new(),
+            worker_queues: Vec::new(),
             ended: mpsc::unbounded_channel(),
             started: HashMap::new(),
             next: EffectId(0),
@@ -106,26 +107,26 @@ impl InFlight {
         for tagged in std::iter::once(first).chain(second).chain(effects) {
             let id = tagged.id;
             self.next = self.next.max(EffectId(id.0 + 1));
-            let lane = self.least_busy();
+            let worker_queue = self.least_busy();
             let (stop, registration) = AbortHandle::new_pair();
             let work = Abortable::new(tagged, registration);
-            self.started.insert(id, Started { stop, lane });
-            let Some(at) = lane else {
+            self.started.insert(id, Started { stop, worker_queue });
+            let Some(at) = worker_queue else {
                 self.here.push(work);
                 continue;
             };
-            if let Some(lane) = self.lanes.get_mut(at) {
-                lane.load += 1;
+            if let Some(worker_queue) = self.worker_queues.get_mut(at) {
+                worker_queue.load += 1;
             }
             batches.resize_with(batches.len().max(at + 1), Vec::new);
             if let Some(batch) = batches.get_mut(at) {
                 batch.push(work);
             }
         }
-        for (lane, batch) in self.lanes.iter().zip(batches) {
+        for (worker_queue, batch) in self.worker_queues.iter().zip(batches) {
             if !batch.is_empty() {
-                // A lane is there as long as its sender is.
-                let _ = lane.work.send(batch);
+                // A worker queue is there as long as its sender is.
+                let _ = worker_queue.work.send(batch);
             }
         }
     }
@@ -134,15 +135,15 @@ impl InFlight {
     fn least_busy(&mut self) -> Option<usize> {
         let here = self.here.len();
         let (at, load) = self
-            .lanes
+            .worker_queues
             .iter()
-            .map(|lane| lane.load)
+            .map(|worker_queue| worker_queue.load)
             .enumerate()
             .min_by_key(|(_, load)| *load)
             .map_or((0, usize::MAX), |(at, load)| (at, load));
-        if here.min(load) > 0 && self.lanes.len() + 1 < workers() {
-            self.lanes.push(Lane::start(self.ended.0.clone()));
-            return Some(self.lanes.len() - 1);
+        if here.min(load) > 0 && self.worker_queues.len() + 1 < workers() {
+            self.worker_queues.push(WorkerQueue::start(self.ended.0.clone()));
+            return Some(self.worker_queues.len() - 1);
         }
         (load < here).then_some(at)
     }
@@ -159,7 +160,7 @@ impl InFlight {
             self.alone = None;
             return Poll::Ready(done);
         }
-        // What the other lanes have done first: they wait for more.
+        // What the other worker queues have done first: they wait for more.
         while let Poll::Ready(Some(done)) = self.ended.1.poll_recv(context) {
             // The answer of one that was stopped is dropped.
             if self.forget(done.0) {
@@ -187,10 +188,10 @@ impl InFlight {
 
     /// Forgets an effect; returns `true` if it had been started, and had neither ended nor been stopped. It has now.
     fn forget(&mut self, id: EffectId) -> bool {
-        let Some(Started { stop, lane }) = self.started.remove(&id) else { return false };
+        let Some(Started { stop, worker_queue }) = self.started.remove(&id) else { return false };
         stop.abort();
-        if let Some(lane) = lane.and_then(|at| self.lanes.get_mut(at)) {
-            lane.load -= 1;
+        if let Some(worker_queue) = worker_queue.and_then(|at| self.worker_queues.get_mut(at)) {
+            worker_queue.load -= 1;
         }
         true
     }
@@ -201,7 +202,7 @@ fn workers() -> usize {
     tokio::runtime::Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers())
 }
 
-impl Lane {
+impl WorkerQueue {
     fn start(ended: mpsc::UnboundedSender<Done>) -> Self {
         let (work, inbox) = mpsc::unbounded_channel();
         tokio::spawn(perform(inbox, ended));
@@ -287,7 +288,7 @@ mod tests {
         for _ in 0..100 {
             assert!(ended.insert(in_flight.ended().await.0));
         }
-        assert!(in_flight.is_empty() && in_flight.lanes.iter().all(|lane| lane.load == 0));
+        assert!(in_flight.is_empty() && in_flight.worker_queues.iter().all(|worker_queue| worker_queue.load == 0));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -323,7 +324,7 @@ mod tests {
     async fn there_is_a_lane_for_every_thread_and_they_share_alike() {
         let mut in_flight = InFlight::new();
         in_flight.start((0..40).map(immediate));
-        assert_eq!(in_flight.lanes.iter().map(|lane| lane.load).collect::<Vec<_>>(), [10; 3]);
-        assert_eq!(in_flight.here.len(), 10, "the first lane is here");
+        assert_eq!(in_flight.worker_queues.iter().map(|worker_queue| worker_queue.load).collect::<Vec<_>>(), [10; 3]);
+        assert_eq!(in_flight.here.len(), 10, "the first worker_queue is here");
     }
 }

@@ -19,8 +19,8 @@ pub(crate) struct Invoking<'a> {
     ports: &'a Arc<Ports>,
 }
 
-/// A call that goes on by itself.
-pub(crate) struct GoingOn {
+/// A detached call, which continues by itself.
+pub(crate) struct DetachedCall {
     /// Borrows what `_ports` holds, and so comes before it: fields are dropped in their order.
     reply: Option<BoxFuture<'static, Reply<Success>>>,
     _ports: Arc<Ports>,
@@ -33,14 +33,14 @@ impl<'a> Invoking<'a> {
     }
 
     /// The same, for as long as it takes. Until then nothing was counted: most calls end before.
-    pub(crate) fn going_on(self) -> GoingOn {
+    pub(crate) fn going_on(self) -> DetachedCall {
         let ports = Arc::clone(self.ports);
-        // SAFETY: the future borrows from the ports alone, which are behind a counter that this holds, are never changed
-        // or moved there, and are let go after the future: neither leaves this structure.
+        // SAFETY: the future borrows from the ports alone, which are behind a counter that this holds, are never
+        // changed or moved there, and are let go after the future: neither leaves this structure.
         let reply = self.reply.map(|reply| unsafe {
             std::mem::transmute::<BoxFuture<'_, Reply<Success>>, BoxFuture<'static, Reply<Success>>>(reply)
         });
-        GoingOn { reply, _ports: ports }
+        DetachedCall { reply, _ports: ports }
     }
 }
 
@@ -52,7 +52,7 @@ impl Future for Invoking<'_> {
     }
 }
 
-impl Future for GoingOn {
+impl Future for DetachedCall {
     type Output = Reply<Success>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

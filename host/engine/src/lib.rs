@@ -34,13 +34,13 @@ mod shutdown;
 pub mod worker;
 
 pub use opcell_core::{
-    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, call, conversation, decide,
+    Event, MESSAGE_SIGNAL, Next, Program, Recorded, State, Status, Trace, approval, call, conversation, decide,
     decide::ValueLimits,
-    effect, event,
+    effect, event, large, located,
     message::Message,
     offer, outcome,
     outcome::RunOutcome,
-    program, receipt,
+    program, receipt, retry,
     state::{self, AskedApproval, AskedGrant, NotChosen, Wanted},
     trace,
 };
@@ -51,4 +51,5 @@ pub use error::RunError;
 pub use handle::{EventStream, RunHandle};
 pub use past::Divergence;
 pub use ports::Ports;
+pub use record::ReadSoFar;
 pub use updates::{RunUpdate, UpdateStream};

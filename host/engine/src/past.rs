@@ -3,23 +3,29 @@
 use crate::{
     engine::Engine,
     error::RunError,
-    record::{Reader, fold, read_history, to_record},
+    record::{ReadSoFar, Reader, fold, read_history, to_record},
 };
 use opcell_core::{
     Next, RunOutcome, State, Status, decide,
     decide::called_again,
-    event::{Event, Recorded},
-    large::LargeValues,
+    event::{Event, ForkOrigin, Recorded},
+    large::{LargeValues, ReadLimits},
+    retry::RetryPoints,
 };
 use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState};
+use opcell_types::NewRunId;
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 /// Events that are read at once where each is done with when the next one comes: what a long run says need not be in
 /// memory as a whole.
-const PAGE: u64 = 1_000;
+const EVENTS_PER_PAGE: u64 = 1_000;
+
+/// Bytes of text with which a journal gives as many records as were asked for.
+const MAX_SHORT_PAGE_BYTES: u64 = 1 << 20;
 
 /// The time to wait for news of a run that another process drives before it is looked at again.
 const END_POLL: Duration = Duration::from_millis(200);
@@ -69,9 +75,10 @@ impl Engine {
     /// A run's events, without owning it.
     ///
     /// # Errors
-    /// When the journal does not have the run, or one of them cannot be read.
+    /// When the journal does not have the run, or one of them cannot be read; [`RunError::TooLarge`] when they take
+    /// more than 512 MiB, and as unreadable when their values take more than 256 MiB.
     pub async fn history(&self, run: &RunId) -> Result<Vec<Recorded>, RunError> {
-        read_history(&self.journal, run, u64::MAX).await
+        read_history(self.reader(ReadLimits::DECIDED, run), u64::MAX).await
     }
 
     /// A run's events up to its `seq`th, or all of them.
@@ -79,9 +86,26 @@ impl Engine {
     /// # Errors
     /// As [`Engine::history`]; what is broken after `seq` does not matter.
     pub async fn history_up_to(&self, run: &RunId, seq: Option<u64>) -> Result<Vec<Recorded>, RunError> {
+        self.history_within(ReadLimits::DECIDED, run, seq).await
+    }
+
+    /// As [`Engine::history_up_to`], for showing a run: of values beyond 64 MiB, each counted once, there is `…`.
+    ///
+    /// # Errors
+    /// As [`Engine::history_up_to`].
+    pub async fn shown_history(&self, run: &RunId, seq: Option<u64>) -> Result<Vec<Recorded>, RunError> {
+        self.history_within(ReadLimits::SHOWN, run, seq).await
+    }
+
+    async fn history_within(
+        &self,
+        limits: ReadLimits,
+        run: &RunId,
+        seq: Option<u64>,
+    ) -> Result<Vec<Recorded>, RunError> {
         // There is no event 0; how many there are is part of the answer.
         let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
-        let events = read_history(&self.journal, run, up_to).await?;
+        let events = read_history(self.reader(limits, run), up_to).await?;
         let last = events.last().map_or(0, |last| last.seq);
         match seq {
             Some(seq) if seq == 0 || seq > last => Err(RunError::NoSuchEvent { run: run.clone(), seq, last }),
@@ -89,14 +113,42 @@ impl Engine {
         }
     }
 
-    /// At most `limit` of a run's events after its `after`th, for reading a long run piece by piece. A `limit` of 0
-    /// reads none.
+    fn reader<'a>(&'a self, limits: ReadLimits, run: &'a RunId) -> Reader<'a> {
+        Reader::within(limits, self.journal.as_ref(), run)
+    }
+
+    /// At most `limit` of a run's events after its `after`th, for reading a long run piece by piece: fewer where they
+    /// would take more than 64 MiB, and none only where there are none. Of values beyond 64 MiB there is `…`. A `limit`
+    /// of 0 reads none.
     ///
     /// # Errors
     /// As [`Engine::history`].
     pub async fn events_after(&self, run: &RunId, after: u64, limit: u64) -> Result<Vec<Recorded>, RunError> {
         let records = self.journal.read(run, after, limit).await?;
-        Reader::new(self.journal.as_ref(), run).events(&records).await
+        self.reader(ReadLimits::SHOWN, run).page(&records).await
+    }
+
+    /// As [`Engine::events_after`], for whoever holds what the events say: a value that two pages name is the same one,
+    /// and the limits are those of the whole run.
+    ///
+    /// # Errors
+    /// As [`Engine::history`].
+    pub async fn events_held(
+        &self,
+        run: &RunId,
+        after: u64,
+        limit: u64,
+        so_far: &mut ReadSoFar,
+    ) -> Result<Vec<Recorded>, RunError> {
+        let records = self.journal.read(run, after, limit).await?;
+        let taken = std::mem::replace(so_far, ReadSoFar::nothing());
+        let mut reader = Reader::resumed(taken, self.journal.as_ref(), run);
+        let read = reader.page(&records).await;
+        // A page of few bytes is a short one only where the run ends.
+        let bytes = reader.charged_bytes;
+        let is_whole = read.as_ref().is_ok_and(|read| read.len() == records.len());
+        *so_far = reader.left(is_whole && (records.len() as u64) < limit && bytes < MAX_SHORT_PAGE_BYTES);
+        read
     }
 
     /// A run's state after its `seq`th event, or after the last one.
@@ -104,15 +156,28 @@ impl Engine {
     /// # Errors
     /// As [`Engine::history_up_to`], or when the events make no sense.
     pub async fn state_at(&self, run: &RunId, seq: Option<u64>) -> Result<State, RunError> {
+        self.state_within(self.reader(ReadLimits::DECIDED, run), seq).await
+    }
+
+    /// As [`Engine::state_at`], for showing a run: of values beyond 64 MiB, each counted once, there is `…`.
+    ///
+    /// # Errors
+    /// As [`Engine::state_at`].
+    pub async fn shown_state(&self, run: &RunId, seq: Option<u64>) -> Result<State, RunError> {
+        self.state_within(self.reader(ReadLimits::SHOWN, run), seq).await
+    }
+
+    pub(crate) async fn state_within(&self, mut reader: Reader<'_>, seq: Option<u64>) -> Result<State, RunError> {
+        let run = reader.run();
         // There is no event 0; how many there are is part of the answer.
         let up_to = seq.filter(|seq| *seq > 0).unwrap_or(u64::MAX);
         let mut state = State::default();
         loop {
-            let page = self.events_after(run, state.seq(), PAGE.min(up_to - state.seq())).await?;
-            if page.is_empty() {
+            let records = self.journal.read(run, state.seq(), EVENTS_PER_PAGE.min(up_to - state.seq())).await?;
+            if records.is_empty() {
                 break;
             }
-            for recorded in &page {
+            for recorded in &reader.page(&records).await? {
                 fold(run, &mut state, recorded)?;
             }
             // Folding keeps a thread busy that others wait for.
@@ -133,11 +198,13 @@ impl Engine {
     pub async fn replay(&self, run: &RunId) -> Result<Option<Divergence>, RunError> {
         let mut state = State::default();
         let mut expected: VecDeque<Event> = VecDeque::new();
+        let mut reader = self.reader(ReadLimits::DECIDED, run);
         loop {
-            let page = self.events_after(run, state.seq(), PAGE).await?;
-            if page.is_empty() {
+            let records = self.journal.read(run, state.seq(), EVENTS_PER_PAGE).await?;
+            if records.is_empty() {
                 return Ok(None);
             }
+            let page = reader.page(&records).await?;
             for recorded in &page {
                 // Several elements at once are entered one after the other before any of them is called; one that was
                 // called at once is decided by itself.
@@ -179,7 +246,7 @@ impl Engine {
     pub async fn wait_for_end(&self, run: &RunId) -> Result<RunOutcome, RunError> {
         let mut state = State::default();
         loop {
-            let page = self.events_after(run, state.seq(), PAGE).await?;
+            let page = self.events_after(run, state.seq(), EVENTS_PER_PAGE).await?;
             for recorded in &page {
                 fold(run, &mut state, recorded)?;
             }
@@ -193,18 +260,64 @@ impl Engine {
         }
     }
 
+    /// The last event of a run before the call with which it failed, or before a step was last entered: a fork there
+    /// makes the call again, or enters the step again.
+    ///
+    /// # Errors
+    /// When the run has not failed at a step, or did not enter that one; as [`Engine::events_after`].
+    pub async fn retry_point(&self, run: &RunId, step: Option<&str>) -> Result<u64, RunError> {
+        let (mut points, mut last) = (RetryPoints::default(), 0);
+        loop {
+            let page = self.events_after(run, last, EVENTS_PER_PAGE).await?;
+            let Some(read) = page.last() else { break };
+            last = read.seq;
+            page.iter().for_each(|recorded| points.observe(recorded));
+            tokio::task::yield_now().await;
+        }
+        let found = match step {
+            Some(step) => points.before_step(step),
+            None => points.before_failure(),
+        };
+        found.ok_or_else(|| {
+            let mut steps: Vec<&str> = points.steps().collect();
+            steps.sort_unstable();
+            let problem = match step {
+                Some(step) => format!("it has not entered a step `{step}`; it has entered {}", steps.join(", ")),
+                None => "it has not failed at a step; name the step to begin again with".to_owned(),
+            };
+            RunError::NothingToRetry { run: run.clone(), problem }
+        })
+    }
+
     /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet:
     /// [`Engine::resume`] does. Its effects have idempotency keys of their own.
     ///
     /// # Errors
     /// As [`Engine::history_up_to`], when the run has ended by then, or when the name is taken.
-    pub async fn fork(&self, run: &RunId, seq: u64, name: Option<RunId>) -> Result<RunId, RunError> {
-        let fork: RunId = name.unwrap_or_else(|| uuid::Uuid::now_v7().to_string().into());
+    pub async fn fork(&self, run: &RunId, seq: u64, name: Option<NewRunId>) -> Result<RunId, RunError> {
+        self.fork_by(run, seq, name, None).await
+    }
+
+    /// As [`Engine::fork`], with who asked for it, as the host knows them.
+    ///
+    /// # Errors
+    /// As [`Engine::fork`].
+    pub async fn fork_by(
+        &self,
+        run: &RunId,
+        seq: u64,
+        name: Option<NewRunId>,
+        by: Option<Arc<str>>,
+    ) -> Result<RunId, RunError> {
+        let now = self.ports.timer.now();
+        let fork: RunId = name.map_or_else(|| uuid::Uuid::now_v7().to_string().into(), Into::into);
         let mut events = self.history_up_to(run, Some(seq)).await?;
         let mut state = State::default();
         for recorded in &mut events {
             if let Event::RunStarted(started) = &mut recorded.event {
                 started.run = fork.clone();
+                let origin = ForkOrigin { run: run.clone(), seq, at: now, by: by.clone() };
+                started.forked = Some(Box::new(origin));
             }
             fold(&fork, &mut state, recorded)?;
         }
@@ -216,7 +329,7 @@ impl Engine {
         let new = NewRun {
             run: fork.clone(),
             workflow: state.program().map_or_else(|| "".into(), |program| program.name().clone()),
-            at: self.ports.timer.now().0,
+            at: now.0,
             records: events.iter().map(|recorded| to_record(recorded, values.as_mut())).collect(),
             state: RunState { status: Status::Pending.as_str().into(), ended: false, due: Some(0) },
         };

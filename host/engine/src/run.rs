@@ -48,14 +48,14 @@ const SNAPSHOT: usize = 256 << 10;
 /// Calls that end at once between two looks at the world.
 const AT_ONCE: usize = 64;
 
-/// For so long a run whose calls all end at once goes on before it gives way to others.
-const TURN: Duration = Duration::from_micros(250);
+/// The time for which a run whose calls all end at once continues before it yields to others.
+const YIELD_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
 const SMALL_BATCH: usize = 64;
 
 /// The time for which events may wait to become durable while nothing but pure calls depends on them.
-const LAG: Duration = Duration::from_millis(20);
+const MAX_APPEND_DELAY: Duration = Duration::from_millis(20);
 
 /// The interval at which a suspended run polls its inbox.
 const INBOX_POLL: Duration = Duration::from_millis(200);
@@ -139,8 +139,8 @@ impl TextSink for RoundSink {
 }
 
 impl Driver {
-    /// Makes the run, with all that can be decided before anything happens. A run that is left to another driver is made
-    /// without: what was decided to happen might have happened, as far as that driver knows.
+    /// Makes the run, with all that can be decided before anything happens. A run that is left to another driver is
+    /// made without: what was decided to happen might have happened, as far as that driver knows.
     ///
     /// # Errors
     /// When the journal does not take the run.
@@ -179,7 +179,11 @@ impl Driver {
             result = self.settle().await;
         }
         if let Err(error) = &result {
-            tracing::error!(run = %self.run, %error, "run stopped");
+            // Whoever took the run over drives it: an ordinary hand-over.
+            match error.kind() {
+                "run-fenced" | "lease-lost" => tracing::info!(run = %self.run, %error, "run handed over"),
+                _ => tracing::error!(run = %self.run, %error, "run stopped"),
+            }
         }
         if result.is_ok() && self.state.status() == Status::Suspended {
             self.publish_suspension();
@@ -216,7 +220,7 @@ impl Driver {
                 tokio::task::yield_now().await;
                 self.moment = None;
             }
-            if looks && self.shutdown.has_begun() && (decides || !resumed) {
+            if looks && self.shutdown.has_started() && (decides || !resumed) {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
             // Reading the clock takes a good part of what a short step takes.
@@ -276,6 +280,11 @@ impl Driver {
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
             if in_flight.is_empty() && self.state.status() == Status::Suspended {
+                // The time for an answer may have passed while the run had no driver.
+                if self.detach && self.state.answers_are_overdue(self.ports.timer.now()) {
+                    self.record(&mut batch, Event::Ticked)?;
+                    continue;
+                }
                 if self.detach {
                     return Ok(());
                 }
@@ -301,7 +310,7 @@ impl Driver {
     /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then
     /// has all that this one had at hand to fetch: it takes as long as dozens of steps.
     async fn give_way(&mut self, now: Instant) {
-        if now.duration_since(self.gave_way) >= TURN {
+        if now.duration_since(self.gave_way) >= YIELD_INTERVAL {
             self.gave_way = now;
             self.moment = None;
             tokio::task::yield_now().await;
@@ -334,8 +343,8 @@ impl Driver {
 
     /// Decides until the world is needed.
     ///
-    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Nothing: what comes
-    /// next is a call that may be made directly. Effects from `waiting` on have not been started.
+    /// [`Next::Record`]: there is more to decide, and what has been decided is enough for one append. Nothing: what
+    /// comes next is a call that may be made directly. Effects from `waiting` on have not been started.
     fn decide_on(&mut self, batch: &mut Batch, waiting: EffectId) -> Result<Option<Next>, RunError> {
         let next = loop {
             match decide(&self.state) {
@@ -484,8 +493,8 @@ impl Driver {
             done = appended(&mut self.behind) => self.appended(done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
-            () = self.shutdown.begun() => {}
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => {}
+            () = self.shutdown.started() => {}
+            () = tokio::time::sleep(if batch.since.is_some() { MAX_APPEND_DELAY } else { INBOX_POLL }) => {}
         }
         Ok(true)
     }
@@ -503,8 +512,8 @@ impl Driver {
             biased;
             done = in_flight.ended() => self.take(batch, done),
             () = self.ownership.lost() => Err(self.lease_lost()),
-            () = self.shutdown.begun() => Ok(()),
-            () = tokio::time::sleep(if batch.since.is_some() { LAG } else { INBOX_POLL }) => Ok(()),
+            () = self.shutdown.started() => Ok(()),
+            () = tokio::time::sleep(if batch.since.is_some() { MAX_APPEND_DELAY } else { INBOX_POLL }) => Ok(()),
         }
     }
 

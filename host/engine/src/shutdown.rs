@@ -21,12 +21,12 @@ impl Shutdown {
         self.begun.cancel();
     }
 
-    pub(crate) fn has_begun(&self) -> bool {
+    pub(crate) fn has_started(&self) -> bool {
         self.begun.is_cancelled()
     }
 
     /// Waits until it begins.
-    pub(crate) async fn begun(&self) {
+    pub(crate) async fn started(&self) {
         self.begun.cancelled().await;
     }
 

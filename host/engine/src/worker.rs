@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 const POLL: Duration = Duration::from_millis(700);
 
 /// The interval at which a full worker looks whether other runs wait.
-const CROWD: Duration = Duration::from_millis(500);
+const CROWD_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Back-off after a run could not be resumed, or the journal did not answer: the first one, and the longest.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -188,7 +188,7 @@ impl<T: Turns> Worker<T> {
             }
             self.release_expired(waiting);
             let journal = self.turns_of.engine().journal().clone();
-            let pause = if waiting { CROWD } else { POLL };
+            let pause = if waiting { CROWD_CHECK_INTERVAL } else { POLL };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
@@ -212,7 +212,7 @@ impl<T: Turns> Worker<T> {
     async fn fill(&mut self) -> Result<bool, RunError> {
         let now = Instant::now();
         let full = self.driven.len() >= self.options.concurrency;
-        if full && self.looked.is_some_and(|looked| now.duration_since(looked) < CROWD) {
+        if full && self.looked.is_some_and(|looked| now.duration_since(looked) < CROWD_CHECK_INTERVAL) {
             return Ok(true);
         }
         let held = self.refused.len() + self.driven.len();

@@ -19,6 +19,7 @@ use crate::{
 use graph::Graph;
 use indexmap::IndexSet;
 use std::{
+    cell::LazyCell,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -115,7 +116,7 @@ pub fn flow(ir: &WorkflowIr) -> Vec<Diagnostic> {
 /// Conversations that end with what a model said: the model that is given them continues from its own words, and no one
 /// asks it anything.
 fn nothing_asked(ir: &WorkflowIr) -> Vec<Diagnostic> {
-    let steps = by_name(ir);
+    let steps = LazyCell::new(|| by_name(ir));
     let is_transcript = |contribution: &Contribution| {
         let Contribution::Source(SourceSpec { from: SourceRef::Output { step, output, .. }, .. }) = contribution else {
             return false;

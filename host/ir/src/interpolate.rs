@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, cell::RefCell, fmt, sync::Arc};
 
 /// The longest text whose place is kept for the next one, in bytes.
-const KEPT: usize = 4 << 10;
+const MAX_RETAINED_BYTES: usize = 4 << 10;
 
 /// A text with `${…}` references, compiled once. `$${` is a literal `${`. A text that is one reference keeps its
 /// value's type; in any other, values print as JavaScript prints scalars and as JSON.
@@ -88,7 +88,7 @@ impl Interpolation {
         let mut out = TEXT.take();
         out.clear();
         let printed = self.print(context, &mut out).map(|()| Value::from(out.as_str()));
-        if out.capacity() <= KEPT {
+        if out.capacity() <= MAX_RETAINED_BYTES {
             TEXT.set(out);
         }
         printed

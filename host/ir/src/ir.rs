@@ -5,6 +5,7 @@
 //! needs them, and [`Dialect`] says which rule applies where two languages disagree, so that the engine never asks for
 //! a language.
 
+mod approval;
 mod callee;
 mod form;
 pub mod guard;
@@ -12,6 +13,7 @@ mod routing;
 mod session;
 mod values;
 
+pub use approval::{ApprovalRule, ApprovalRules, ArgumentMatch, Ask, Then, matches_word};
 pub use callee::Callee;
 pub use form::{
     Branch, Condition, Delegate, DelegateTarget, Exit, ExitStatus, Form, Invoke, Parallel, Predicate, PromptString,
@@ -177,7 +179,8 @@ pub enum Printing {
     Edn,
     /// WorkflowSkill: scalars as JavaScript prints them, aggregates as JSON; null and undefined are empty.
     Javascript,
-    /// PromptPack: everything but texts as JSON, numbers in full. (The reference is written in Go and prints as Go does.)
+    /// PromptPack: everything but texts as JSON, numbers in full. (The reference is written in Go and prints as Go
+    /// does.)
     Go,
 }
 

@@ -1,4 +1,5 @@
-//! The execution model that every workflow document compiles to, apart from the languages that documents are written in.
+//! The execution model that every workflow document compiles to, apart from the languages that documents are written
+//! in.
 //!
 //! Owns: the `workflow-ir/v1` model, its expressions, templates, references and transforms, its validation and static
 //! checks, the routing rules, and the diagnostics that point into a source file. Data passes through [`source`],

@@ -506,7 +506,7 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
         ValueSpec::Template(template) => render(template, scope).map(Value::from),
         ValueSpec::Fields { fields } => args(fields, scope).map(Value::from),
         ValueSpec::Items { items } => {
-            let mut made = Made::default();
+            let mut made = ValueBudget::default();
             let items: Result<Vec<Value>, _> =
                 items.iter().map(|item| made.counted(item, value(item, scope)?)).collect();
             items.map(Value::array)
@@ -516,9 +516,9 @@ pub fn value(spec: &ValueSpec, scope: &impl Scope) -> Result<Value, ResolveError
 
 /// Bytes of the texts that were put together for the parts of one value. Each is bounded by itself; many would not be.
 #[derive(Debug, Default)]
-pub struct Made(u64);
+pub struct ValueBudget(u64);
 
-impl Made {
+impl ValueBudget {
     /// A part that was made as the specification says. What is only referred to takes nothing.
     ///
     /// # Errors
@@ -545,7 +545,7 @@ impl Made {
 /// # Errors
 /// As [`value`].
 pub fn args(specs: &IndexMap<Arc<str>, ValueSpec>, scope: &impl Scope) -> Result<Map, ResolveError> {
-    let mut made = Made::default();
+    let mut made = ValueBudget::default();
     specs.iter().map(|(name, spec)| Ok((name.into(), made.counted(spec, value(spec, scope)?)?))).collect()
 }
 

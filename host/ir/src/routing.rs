@@ -126,7 +126,7 @@ impl Refusal<'_> {
     }
 }
 
-/// The message, in the words of PromptPack, whose rule it is.
+/// The message as PromptPack words it, because the rule is its own.
 impl std::fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -42,6 +42,16 @@ pub struct SourceFile {
     name: String,
     text: String,
     line_starts: Vec<usize>,
+    /// Characters before each [`STRIDE`] bytes: a line may be as long as the text, and have many findings.
+    characters: Vec<usize>,
+}
+
+/// Bytes of text that are counted at once.
+const STRIDE: usize = 4_096;
+
+/// Characters in a piece of UTF-8 that may begin and end anywhere.
+fn characters_in(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
 }
 
 impl SourceFile {
@@ -52,7 +62,17 @@ impl SourceFile {
         let line_starts = std::iter::once(0)
             .chain(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1))
             .collect();
-        Self { name: name.into(), text, line_starts }
+        let mut before = 0;
+        let characters = text
+            .as_bytes()
+            .chunks(STRIDE)
+            .map(|chunk| {
+                let here = before;
+                before += characters_in(chunk);
+                here
+            })
+            .collect();
+        Self { name: name.into(), text, line_starts, characters }
     }
 
     /// A file as it was read from disk.
@@ -94,8 +114,21 @@ impl SourceFile {
         let offset = offset.min(self.text.len());
         let line = self.line_starts.partition_point(|start| *start <= offset);
         let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(0);
-        let column = self.text.get(start..offset).map_or(offset - start, |s| s.chars().count()) + 1;
+        let column = self.characters_before(offset).saturating_sub(self.characters_before(start)) + 1;
         Position { line, column }
+    }
+
+    fn characters_before(&self, offset: usize) -> usize {
+        let from = offset / STRIDE * STRIDE;
+        let counted = self.characters.get(offset / STRIDE).copied();
+        let rest = self.text.as_bytes().get(from..offset).unwrap_or_default();
+        // At the end of a text of full pieces there is no piece that begins.
+        counted.unwrap_or_else(|| self.characters.last().map_or(0, |last| last + self.last_piece()))
+            + characters_in(rest)
+    }
+
+    fn last_piece(&self) -> usize {
+        self.text.as_bytes().chunks(STRIDE).next_back().map_or(0, characters_in)
     }
 }
 
@@ -104,12 +137,21 @@ impl SourceFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMap {
     spans: IndexMap<String, Span>,
+    /// Of all paths.
+    bytes: usize,
 }
+
+/// Bytes of all paths of one document. What is beyond has the place of what is around it.
+const MAX_PATH_BYTES: usize = 32 << 20;
 
 impl SourceMap {
     /// Records the place of a path.
     pub fn insert(&mut self, path: impl Into<String>, span: Span) {
-        self.spans.insert(path.into(), span);
+        let path = path.into();
+        self.bytes = self.bytes.saturating_add(path.len());
+        if self.bytes <= MAX_PATH_BYTES {
+            self.spans.insert(path, span);
+        }
     }
 
     /// The place of a path, or of the nearest part around it that has one.

@@ -119,8 +119,8 @@ const MAX_WORK: u64 = 400_000_000;
 /// the step declares, or under `items`. What it makes may have up to about `most` bytes as JSON.
 ///
 /// # Errors
-/// The first expression's that has no value; [`ExprErrorKind::Size`] or [`ExprErrorKind::Work`] where it would make or do
-/// too much.
+/// The first expression's that has no value; [`ExprErrorKind::Size`] or [`ExprErrorKind::Work`] where it would make or
+/// do too much.
 pub fn run(
     transform: &Transform,
     inputs: &Object,

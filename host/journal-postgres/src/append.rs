@@ -22,7 +22,7 @@ const FLUSHERS: usize = 2;
 
 /// The time for which a broken connection is replaced before an append fails, and the pauses between attempts: first,
 /// and at most.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 struct Job {
@@ -195,8 +195,8 @@ const TYPES: [Type; 21] = [
     Type::BYTEA_ARRAY,
 ];
 
-/// One plain append: most of those that a run makes alone. The server takes less than half the time of the statement for
-/// a group.
+/// One plain append: most of those that a run makes alone. The server takes less than half the time of the statement
+/// for a group.
 fn one_append_sql(schema: &str) -> String {
     format!(
         "WITH done AS (
@@ -259,7 +259,7 @@ impl Flusher {
     }
 
     async fn flush(&self, group: Vec<Job>) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         let mut again = false;
         let results = loop {

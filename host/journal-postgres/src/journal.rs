@@ -33,7 +33,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The time for which reading tries again after a broken connection, and the pauses between attempts: first, and at
 /// most.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// A journal on PostgreSQL. Clones share it. Any number of processes on any number of machines can have it open; each
@@ -98,7 +98,7 @@ impl PostgresJournal {
 
     /// As [`query`](Self::query), for a statement that may run twice: a connection that breaks is replaced for a while.
     async fn query_again(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, JournalError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         loop {
             match self.query(sql, values).await {
@@ -316,7 +316,7 @@ impl Journal for PostgresJournal {
     }
 
     async fn release(&self, run: &RunId, fence: Fence) -> Result<(), JournalError> {
-        // A server that does not answer keeps no one waiting: the task goes on.
+        // A server that does not answer keeps no one waiting: the task continues.
         let _ = tokio::time::timeout(PAUSE.1, self.release_later(run, fence)).await;
         Ok(())
     }
@@ -365,7 +365,7 @@ impl Journal for PostgresJournal {
 
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
         let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
-                coalesce(o.alive_until > clock_timestamp(), false)
+                coalesce(o.alive_until > clock_timestamp(), false), r.owner
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner ORDER BY r.created_at DESC, r.run DESC";
         self.query_again(sql, &[]).await?.iter().map(|row| Ok(entry(row)?)).collect()
     }
@@ -381,7 +381,7 @@ impl Journal for PostgresJournal {
         }
         // The prefix as bytes, whatever the order of the database's language is.
         let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
-                coalesce(o.alive_until > clock_timestamp(), false)
+                coalesce(o.alive_until > clock_timestamp(), false), r.owner
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner
             WHERE ($1::text IS NULL OR (r.created_at, r.run) < (SELECT b.created_at, b.run FROM {s}.runs b WHERE b.run = $1))
               AND ($2::text IS NULL OR starts_with(r.run, $2)) AND ($3::text IS NULL OR r.workflow = $3)
@@ -397,7 +397,7 @@ impl Journal for PostgresJournal {
                 (&before.as_deref(), Type::TEXT),
                 (&query.prefix.as_deref(), Type::TEXT),
                 (&query.workflow.as_deref(), Type::TEXT),
-                (&query.kept_status(), Type::TEXT),
+                (&query.stored_status(), Type::TEXT),
                 (&i64::try_from(most).unwrap_or(i64::MAX), Type::INT8),
             ];
             let rows = self.query_again(sql, &values).await?;
@@ -415,10 +415,10 @@ impl Journal for PostgresJournal {
         // One run of each kind stands for all of them.
         let sql = "SELECT min(r.run), min(r.workflow), r.status, r.ended,
                 CASE WHEN r.due <= $1 THEN 0 WHEN r.due IS NULL THEN NULL ELSE 9223372036854775807 END,
-                least(r.records, 2), 0::bigint, 0::bigint, coalesce(o.alive_until > clock_timestamp(), false), count(*)
+                least(r.records, 2), 0::bigint, 0::bigint, coalesce(o.alive_until > clock_timestamp(), false), NULL::text, count(*)
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner GROUP BY 3, 4, 5, 6, 9";
         let rows = self.query_again(sql, &[(&now, Type::INT8)]).await?;
-        let kinds = rows.iter().map(|row| Ok((entry(row)?, unsigned(row, 9)?)));
+        let kinds = rows.iter().map(|row| Ok((entry(row)?, unsigned(row, 10)?)));
         let kinds = kinds.collect::<Result<Vec<_>, ServerError>>()?;
         Ok(tally(kinds.iter().map(|(run, count)| (run, *count)), now))
     }
@@ -535,6 +535,8 @@ fn is_transient(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool
 }
 
 fn entry(row: &Row) -> Result<RunEntry, ServerError> {
+    let driven: bool = row.try_get(8)?;
+    let owner: Option<String> = row.try_get(9)?;
     Ok(RunEntry {
         run: row.try_get::<_, String>(0)?.into(),
         workflow: row.try_get::<_, String>(1)?.into(),
@@ -542,6 +544,7 @@ fn entry(row: &Row) -> Result<RunEntry, ServerError> {
         records: unsigned(row, 5)?,
         created_at: row.try_get(6)?,
         updated_at: row.try_get(7)?,
-        driven: row.try_get(8)?,
+        driven,
+        driver: owner.filter(|_| driven).map(Into::into),
     })
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// The time that a server may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server of its own; it stops, and its folder goes, when this is dropped.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(log);
         let mut process = command.spawn()?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         loop {
             let mut ready = self.command("pg_isready");
             ready.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);

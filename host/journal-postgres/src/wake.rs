@@ -8,7 +8,7 @@ use tokio_postgres::AsyncMessage;
 use tokio_util::sync::CancellationToken;
 
 /// The pause before the server is asked again after a connection that broke.
-const AGAIN: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// The channel of a schema's wake-ups.
 pub(crate) fn channel(schema: &str) -> String {
@@ -33,7 +33,7 @@ pub(crate) fn listen(settings: Settings, stop: CancellationToken) -> Arc<Notify>
             woken.notify_waiters();
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(AGAIN) => {}
+                () = tokio::time::sleep(RECONNECT_DELAY) => {}
             }
         }
     });

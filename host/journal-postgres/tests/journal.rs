@@ -72,7 +72,8 @@ async fn an_owner_that_was_silent_for_longer_than_its_lease_cannot_write() {
     let run: RunId = "r".into();
     let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     let lost = journal.ownership();
-    // What a process that was stopped finds when it goes on: its lease is over, and perhaps no other process has come.
+    // What a process that was stopped finds when it continues: its lease is over, and perhaps no other process has
+    // come.
     expire(&settings).await;
     let error = journal.append(append(&run, fence, [1])).await.unwrap_err();
     assert!(matches!(error, JournalError::LeaseLost { .. }), "{error}");

@@ -14,16 +14,16 @@ use std::{
 };
 
 /// Jobs after which it is looked how long the log is.
-const LOOK: usize = 8;
+const CHECK_TRANSACTIONS: usize = 8;
 
 /// Pages of a log that is long: SQLite's own measure.
-const LONG: i64 = 1_000;
+const LONG_LOG_PAGES: i64 = 1_000;
 
 /// Pages of a log that does not become longer: the writer moves them itself.
-const LONGEST: i64 = 16_000;
+const MAX_LOG_PAGES: i64 = 16_000;
 
 /// The number of jobs that have to share a transaction for it to matter that none of them waits.
-const MANY: usize = 8;
+const MIN_SHARED_JOBS: usize = 8;
 
 /// The pause between two rounds of the thread: what is written again and again is moved once.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -47,15 +47,15 @@ impl Checkpoints {
         Ok(Self { connect, jobs: 0, thread: None, turn: Arc::default() })
     }
 
-    /// After a transaction that so many jobs shared.
-    pub(crate) fn committed(&mut self, writer: &Connection, company: usize) {
-        self.jobs += company;
-        if self.jobs < LOOK {
+    /// After a transaction that this many jobs shared.
+    pub(crate) fn committed(&mut self, writer: &Connection, expected_batch: usize) {
+        self.jobs += expected_batch;
+        if self.jobs < CHECK_TRANSACTIONS {
             return;
         }
         self.jobs = 0;
         let Ok(pages) = checkpoint(writer, "NOOP") else { return };
-        if pages < LONG || (company >= MANY && pages < LONGEST && self.beside()) {
+        if pages < LONG_LOG_PAGES || (expected_batch >= MIN_SHARED_JOBS && pages < MAX_LOG_PAGES && self.beside()) {
             return;
         }
         // After the thread's turn, so that the whole log is moved and begins anew. What others read stays, and can be
@@ -113,9 +113,9 @@ mod tests {
         (writer, checkpoints)
     }
 
-    fn write(writer: &Connection, checkpoints: &mut Checkpoints, company: usize) {
+    fn write(writer: &Connection, checkpoints: &mut Checkpoints, expected_batch: usize) {
         writer.execute("INSERT INTO t (x) VALUES (zeroblob(20000))", []).unwrap();
-        checkpoints.committed(writer, company);
+        checkpoints.committed(writer, expected_batch);
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         for _ in 0..2_000 {
             write(&writer, &mut checkpoints, 1);
             let pages = checkpoint(&writer, "NOOP").unwrap();
-            assert!(pages < 2 * LONG, "{pages}");
+            assert!(pages < 2 * LONG_LOG_PAGES, "{pages}");
         }
         assert!(checkpoints.thread.is_none());
     }
@@ -137,7 +137,7 @@ mod tests {
         for _ in 0..8_000 {
             write(&writer, &mut checkpoints, 64);
             let pages = checkpoint(&writer, "NOOP").unwrap();
-            assert!(pages < LONGEST + LONG, "{pages}");
+            assert!(pages < MAX_LOG_PAGES + LONG_LOG_PAGES, "{pages}");
         }
         assert!(checkpoints.thread.is_some());
         let rows: i64 = writer.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();

@@ -14,7 +14,7 @@ mod ownership;
 
 mod query;
 
-mod store;
+mod journal;
 
 mod memory;
 
@@ -34,12 +34,12 @@ mod writer;
 #[cfg(feature = "contract")]
 pub mod contract;
 
+pub use journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, SharedJournal, Snapshot};
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
 pub use query::{RunQuery, tally};
 pub use record::{
-    Fence, InboxMessage, KeptValue, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState,
+    Fence, InboxMessage, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState, StoredValue,
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{BackupError, SqliteJournal, backup, restore};
-pub use store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention, SharedJournal, Snapshot};

@@ -1,8 +1,8 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
+    journal::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, THIS_PROCESS, in_order},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
-    store::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, THIS_PROCESS, in_order},
 };
 use async_trait::async_trait;
 use std::{
@@ -273,6 +273,7 @@ impl Journal for MemoryJournal {
                 created_at: run.created_at,
                 updated_at: run.updated_at(),
                 driven: run.owned,
+                driver: run.owned.then(|| "this process".into()),
             })
             .collect();
         entries.sort_by(|a, b| b.created_at.cmp(&a.created_at).then_with(|| b.run.cmp(&a.run)));

@@ -36,7 +36,7 @@ impl Owner {
     }
 
     /// Returns `true` if another process has the store open.
-    pub(crate) fn has_company(&self) -> io::Result<bool> {
+    pub(crate) fn has_others(&self) -> io::Result<bool> {
         for file in fs::read_dir(&self.directory)? {
             if file?.file_name().to_str().is_some_and(|name| name != self.name && self.is_alive(name)) {
                 return Ok(true);
@@ -115,7 +115,7 @@ mod tests {
         assert!(!owner.is_alive(DEAD) && place.join(DEAD).exists());
         fs::remove_file(place.join(DEAD)).unwrap();
         fs::write(place.join(DEAD), "").unwrap();
-        assert!(!owner.has_company().unwrap());
+        assert!(!owner.has_others().unwrap());
         assert!(!place.join(DEAD).exists() && place.join("id_rsa").exists());
     }
 

@@ -1,8 +1,8 @@
 //! Queries of a journal's runs: a list that is read a page at a time.
 
 use crate::{
+    journal::JournalError,
     record::{RunEntry, RunId},
-    store::JournalError,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,7 +40,7 @@ impl RunQuery {
 
     /// The status as the journal keeps it, where that is what people use: the others depend on the time and the driver.
     #[must_use]
-    pub fn kept_status(&self) -> Option<&str> {
+    pub fn stored_status(&self) -> Option<&str> {
         self.status.as_deref().filter(|status| matches!(*status, "suspended" | "completed" | "failed" | "cancelled"))
     }
 

@@ -47,7 +47,7 @@ pub trait LazyRecords: fmt::Debug + Send + Sync {
 
 /// A large value that payloads name by its digest, kept once in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptValue {
+pub struct StoredValue {
     /// BLAKE3 of the text, 64 hexadecimal digits.
     pub digest: Arc<str>,
     /// The value, as its writer writes values.
@@ -62,7 +62,7 @@ pub struct Payload(Source);
 #[derive(Clone)]
 enum Source {
     Text(Arc<str>),
-    Naming(Arc<str>, Arc<[KeptValue]>),
+    Naming(Arc<str>, Arc<[StoredValue]>),
     Deferred(Arc<dyn LazyPayload>),
 }
 
@@ -75,13 +75,13 @@ impl Payload {
 
     /// A text, and the values that it names and that no payload before it has named.
     #[must_use]
-    pub fn naming(text: impl Into<Arc<str>>, values: Vec<KeptValue>) -> Self {
+    pub fn naming(text: impl Into<Arc<str>>, values: Vec<StoredValue>) -> Self {
         Self(if values.is_empty() { Source::Text(text.into()) } else { Source::Naming(text.into(), values.into()) })
     }
 
     /// The values that the text names and that have to be kept with it.
     #[must_use]
-    pub fn values(&self) -> &[KeptValue] {
+    pub fn values(&self) -> &[StoredValue] {
         match &self.0 {
             Source::Naming(_, values) => values,
             Source::Text(_) | Source::Deferred(_) => &[],
@@ -176,19 +176,24 @@ pub struct RunEntry {
     pub updated_at: i64,
     /// `true` if a living process drives it.
     pub driven: bool,
+    /// The process, for people.
+    pub driver: Option<Arc<str>>,
 }
 
 impl RunEntry {
     /// All values of [`Self::status`].
-    pub const STATUSES: [&str; 7] =
-        ["pending", "running", "interrupted", "suspended", "completed", "failed", "cancelled"];
+    pub const STATUSES: [&str; 8] =
+        ["pending", "running", "waiting", "interrupted", "suspended", "completed", "failed", "cancelled"];
 
-    /// The status as people use it, at a moment in microseconds since 1970: what was running when its driver went away
-    /// is interrupted, also in a pause that has ended since; what no one has begun is pending.
+    /// The status as people use it, at a moment in microseconds since 1970. A run that pauses until a moment is
+    /// waiting, whether or not a process drives it. What was running when its driver went away is interrupted, also in
+    /// a pause that has ended since; what no one has begun is pending.
     #[must_use]
     pub fn status(&self, now: i64) -> &str {
         match self.state.due {
-            Some(due) if !self.driven && !self.state.ended && due <= now => {
+            _ if self.state.ended => &self.state.status,
+            Some(due) if due > now => "waiting",
+            Some(_) if !self.driven => {
                 if self.records <= 1 || self.state.status == RunState::PENDING.status {
                     "pending"
                 } else {
@@ -221,13 +226,17 @@ mod tests {
         let shown = |records, status: &'static str, due, driven| {
             let state = RunState { status: status.into(), ended: false, due };
             let (run, workflow) = ("r".into(), "w".into());
-            RunEntry { run, workflow, state, records, created_at: 0, updated_at: 0, driven }.status(10).to_owned()
+            let driver = None;
+            RunEntry { run, workflow, state, records, created_at: 0, updated_at: 0, driven, driver }
+                .status(10)
+                .to_owned()
         };
         assert_eq!(shown(1, "running", Some(0), false), "pending", "no one has begun it");
         assert_eq!(shown(7, "pending", Some(0), false), "pending", "a fork that is held");
         assert_eq!(shown(2, "running", Some(0), false), "interrupted");
         assert_eq!(shown(2, "running", Some(9), false), "interrupted", "its pause is over, and no one goes on");
-        assert_eq!(shown(2, "running", Some(11), false), "running", "its pause is not over");
+        assert_eq!(shown(2, "running", Some(11), false), "waiting", "its pause is not over, and no one drives it");
+        assert_eq!(shown(2, "running", Some(11), true), "waiting", "its pause is not over");
         assert_eq!(shown(2, "running", Some(0), true), "running");
         assert_eq!(shown(2, "suspended", None, false), "suspended");
     }

@@ -1,30 +1,36 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
-mod arrivals;
 mod backup;
 mod packs;
 mod rows;
 mod schema;
+mod staging;
 mod values;
 
 pub use backup::{BackupError, backup, restore};
 
 use crate::{
     checkpoint::Checkpoints,
+    journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, shown},
     owner::Owner,
     query::{RunQuery, tally},
-    record::{Fence, InboxMessage, KeptValue, Record, RunEntry, RunId, RunState},
-    store::{Append, Cut, Damage, Journal, JournalError, NewRun, OpenedRun, Retention},
+    record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
-use rows::{Found, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
+use rows::{Found, Most, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
 use rusqlite::{Connection, Row, params};
 use std::{
     collections::{BTreeMap, HashMap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+/// Bytes of text after which a read is full: packs hold 250 times what they take in the file.
+const MAX_READ_BYTES: usize = 16 << 20;
+
+/// Bytes of text of the records that are read to take a run over: those after its last snapshot.
+const MAX_RESUMED_BYTES: usize = 1 << 30;
 
 /// A journal in an SQLite file. Clones share it. Several processes can have one store open; each run has one owner
 /// among them.
@@ -37,6 +43,20 @@ pub struct SqliteJournal {
     owner: Arc<Owner>,
     /// The rows of runs that this process drives.
     rows: Arc<Mutex<HashMap<RunId, i64>>>,
+    /// The file, and what identifies it.
+    file: Arc<(PathBuf, Option<(u64, u64)>)>,
+}
+
+/// Returns the identity of a file, whatever its name.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let status = std::fs::metadata(path).ok()?;
+    Some((std::os::unix::fs::MetadataExt::dev(&status), std::os::unix::fs::MetadataExt::ino(&status)))
+}
+
+#[cfg(not(unix))]
+fn identity(_path: &Path) -> Option<(u64, u64)> {
+    None
 }
 
 impl SqliteJournal {
@@ -54,7 +74,8 @@ impl SqliteJournal {
         let checkpoints =
             Checkpoints::new(&connection, Box::new(move || schema::connect(&again).ok())).map_err(storage)?;
         let writer = Writer::start(connection, checkpoints).map_err(storage)?;
-        Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default() })
+        let file = Arc::new((path.clone(), identity(&path)));
+        Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default(), file })
     }
 
     fn rows(&self) -> MutexGuard<'_, HashMap<RunId, i64>> {
@@ -97,6 +118,8 @@ async fn on<T: Send + 'static>(
 
 /// A run in a list: columns `run, workflow, status, ended, records, created_at, updated_at, owner, due`.
 fn entry(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<RunEntry> {
+    let holder: Option<String> = row.get(7)?;
+    let holder = holder.filter(|holder| owner.is_alive(holder));
     Ok(RunEntry {
         run: row.get::<_, String>(0)?.into(),
         workflow: row.get::<_, String>(1)?.into(),
@@ -104,7 +127,8 @@ fn entry(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<RunEntry> {
         records: unsigned(row, 4)?,
         created_at: row.get(5)?,
         updated_at: row.get(6)?,
-        driven: row.get::<_, Option<String>>(7)?.is_some_and(|holder| owner.is_alive(&holder)),
+        driven: holder.is_some(),
+        driver: holder.map(|holder| shown(&holder).into()),
     })
 }
 
@@ -136,12 +160,24 @@ impl Journal for SqliteJournal {
         true
     }
 
-    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+    async fn probe(&self) -> Result<(), JournalError> {
+        let (path, opened) = &*self.file;
+        if identity(path) != *opened {
+            let cause = Arc::new(std::io::Error::other(
+                "the file was removed or replaced; what is written now is lost: stop this process, and put the file back",
+            ));
+            return Err(JournalError::Unreachable { place: path.display().to_string(), cause });
+        }
+        let probe = format!("PRAGMA user_version = {}", schema::SCHEMA);
+        self.writer.write(move |connection| connection.execute_batch(&probe).map_err(storage)).await
+    }
+
+    async fn values(&self, digests: &[Arc<str>], max_bytes: u64) -> Result<FoundValues, JournalError> {
         if digests.is_empty() {
-            return Ok(Vec::new());
+            return Ok(FoundValues::default());
         }
         let digests = digests.to_vec();
-        self.read_with(move |connection| values::get(connection, &digests)).await
+        self.read_with(move |connection| values::get(connection, &digests, max_bytes)).await
     }
 
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
@@ -197,7 +233,11 @@ impl Journal for SqliteJournal {
                 }
                 let snapshot = snapshot(connection, &found);
                 let after = snapshot.as_ref().map_or(0, |snapshot| snapshot.seq);
-                let read = good_records(connection, found.id, after, u64::MAX)?;
+                let most = Most { records: u64::MAX, bytes: MAX_RESUMED_BYTES };
+                let read = good_records(connection, found.id, after, most)?;
+                if read.is_full {
+                    return Err(JournalError::TooLarge { run, bytes: MAX_RESUMED_BYTES });
+                }
                 let last_good = read.records.last().map_or(after, |record| record.seq);
                 let damage = mend(connection, &run, &found, &read, last_good, cut)?;
                 let fence = Fence(found.fence.0 + 1);
@@ -238,10 +278,10 @@ impl Journal for SqliteJournal {
             fit(&run, first.seq.saturating_sub(1), &records)?;
         }
         let before = records.first().map(|first| first.seq.saturating_sub(1));
-        // Many are packed by the thread that writes, while the run goes on.
-        let company = self.writer.company();
+        // Many are packed by the thread that writes, while the run continues.
+        let expected_batch = self.writer.expected_batch();
         let (few, many) = match records.len() < packs::FEWEST {
-            true => (Some(Rows::new(row, records, company)), Vec::new()),
+            true => (Some(Rows::new(row, records, expected_batch)), Vec::new()),
             false => (None, records),
         };
         let name = run.clone();
@@ -250,7 +290,7 @@ impl Journal for SqliteJournal {
         let done = self
             .writer
             .write_so(!is_plain, move |connection| {
-                let rows = few.unwrap_or_else(|| Rows::new(row, many, company));
+                let rows = few.unwrap_or_else(|| Rows::new(row, many, expected_batch));
                 if !stand(connection, (row, &name), fence, before, rows.last(), state.as_ref())? {
                     return Err(refusal(connection, name, row, fence, before)?);
                 }
@@ -284,7 +324,7 @@ impl Journal for SqliteJournal {
         let run = run.clone();
         self.read_with(move |connection| {
             let found = find(connection, &run)?;
-            let read = good_records(connection, found.id, after, limit)?;
+            let read = good_records(connection, found.id, after, Most { records: limit, bytes: MAX_READ_BYTES })?;
             match read.broken {
                 // What can still be read is returned; a reader that continues after it gets the error.
                 Some(_) if !read.records.is_empty() => Ok(read.records),
@@ -329,7 +369,7 @@ impl Journal for SqliteJournal {
                 )
                 .map_err(storage)?;
             let before = before.map_or(i64::MAX, |before| before.id);
-            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.kept_status()];
+            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.stored_status()];
             let mut rows = rows.query(wanted).map_err(storage)?;
             let mut found = Vec::new();
             while found.len() < query.limit

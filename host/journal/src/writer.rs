@@ -1,6 +1,6 @@
 //! One thread that writes: jobs that come at the same time share one transaction, and so one wait for the disk.
 
-use crate::{checkpoint::Checkpoints, store::JournalError};
+use crate::{checkpoint::Checkpoints, journal::JournalError};
 use rusqlite::{Connection, ErrorCode};
 use std::{
     sync::{
@@ -18,10 +18,10 @@ const GROUP: usize = 256;
 
 /// The time for which a transaction takes jobs: however long each of them is, no caller waits much longer for its
 /// commit.
-const LONGEST: Duration = Duration::from_millis(4);
+const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(4);
 
 /// The longest that a transaction waits for those who shared the last one.
-const PATIENCE: Duration = Duration::from_millis(1);
+const BATCH_WAIT: Duration = Duration::from_millis(1);
 
 type CommitError = Arc<rusqlite::Error>;
 type Finish = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
@@ -39,7 +39,7 @@ struct Done {
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     jobs: mpsc::Sender<Job>,
-    company: Arc<AtomicUsize>,
+    expected_batch: Arc<AtomicUsize>,
 }
 
 pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> JournalError {
@@ -65,16 +65,16 @@ fn failed(error: CommitError) -> JournalError {
 impl Writer {
     pub(crate) fn start(connection: Connection, mut checkpoints: Checkpoints) -> std::io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
-        let company = Arc::new(AtomicUsize::new(1));
-        let last = Arc::clone(&company);
+        let expected_batch = Arc::new(AtomicUsize::new(1));
+        let last = Arc::clone(&expected_batch);
         let work = move || work(&connection, &inbox, &last, &mut checkpoints);
         thread::Builder::new().name("opcell-journal".to_owned()).spawn(work)?;
-        Ok(Self { jobs, company })
+        Ok(Self { jobs, expected_batch })
     }
 
     /// Returns the number of jobs that shared the last transaction, and so are likely to share the next.
-    pub(crate) fn company(&self) -> usize {
-        self.company.load(Ordering::Relaxed)
+    pub(crate) fn expected_batch(&self) -> usize {
+        self.expected_batch.load(Ordering::Relaxed)
     }
 
     /// Does something inside a transaction, and returns once it is durable. What fails leaves nothing behind, and does
@@ -143,20 +143,20 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 
 fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, last: &AtomicUsize, checkpoints: &mut Checkpoints) {
     // Of the transaction before: how many jobs shared it, and how long its commit took.
-    let (mut company, mut took) = (1, Duration::ZERO);
+    let (mut expected_batch, mut took) = (1, Duration::ZERO);
     while let Ok(first) = inbox.recv() {
         let began = Instant::now();
         let begun = execute(connection, "BEGIN IMMEDIATE").map_err(Arc::new);
         // Without a transaction nothing may be done: it could not be undone.
         let within = || begun.clone().map(|()| connection);
         let mut done = vec![first(within())];
-        let patience = Instant::now() + (took / 4).min(PATIENCE);
+        let patience = Instant::now() + (took / 4).min(BATCH_WAIT);
         let is_spoiled = |done: &[Done]| done.last().is_some_and(|last| last.spoils);
-        while done.len() < GROUP && began.elapsed() < LONGEST && !is_spoiled(&done) {
+        while done.len() < GROUP && began.elapsed() < MAX_TRANSACTION_TIME && !is_spoiled(&done) {
             let next = match inbox.try_recv() {
                 Ok(job) => Ok(job),
                 // Those who came together are likely to come together again, and then wait for the disk once.
-                Err(_) if done.len() < company => {
+                Err(_) if done.len() < expected_batch => {
                     inbox.recv_timeout(patience.saturating_duration_since(Instant::now()))
                 }
                 Err(_) => break,
@@ -170,8 +170,8 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, last: &AtomicUsize
             Ok(()) if spoiled => Err(Arc::new(spoiled_by_another())),
             begun => begun.and_then(|()| execute(connection, "COMMIT").map_err(Arc::new)),
         };
-        (company, took) = (done.len(), started.elapsed());
-        last.store(company, Ordering::Relaxed);
+        (expected_batch, took) = (done.len(), started.elapsed());
+        last.store(expected_batch, Ordering::Relaxed);
         if committed.is_err() && !connection.is_autocommit() {
             // The next group must start from a clean state, or fail by itself.
             let _ = execute(connection, "ROLLBACK");
@@ -179,7 +179,7 @@ fn work(connection: &Connection, inbox: &mpsc::Receiver<Job>, last: &AtomicUsize
         for done in done {
             (done.finish)(committed.clone());
         }
-        checkpoints.committed(connection, company);
+        checkpoints.committed(connection, expected_batch);
     }
 }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 use opcell_journal::{
-    Append, Cut, Fence, Journal, JournalError, KeptValue, NewRun, Payload, Record, Retention, RunId, SqliteJournal,
+    Append, Cut, Fence, Journal, JournalError, NewRun, Payload, Record, Retention, RunId, SqliteJournal, StoredValue,
     contract::{append, record},
 };
 use std::path::Path;
@@ -54,7 +54,7 @@ async fn with_edited_records(path: &Path, sql: &str) {
 /// The place of a small append of one of many runs: in `arrivals` at first, later in `packs`.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    Arrivals,
+    Staging,
     Packs,
 }
 
@@ -75,16 +75,18 @@ async fn append_together(path: &Path, name: &str, appends: u64) {
     }
 }
 
-/// Has others append until an arrival has left: how many share a transaction, and so arrive, is not the same everywhere.
-async fn until_it_has_left(path: &Path, arrival: i64) {
+/// Has others append until a staged append has left: how many share a transaction, and so arrive, is not the same
+/// everywhere.
+async fn until_it_has_left(path: &Path, staged: i64) {
     let store = rusqlite::Connection::open(path).unwrap();
     let is_there = || -> bool {
-        let sql = "SELECT EXISTS (SELECT 1 FROM arrivals WHERE id <= ?1) OR NOT EXISTS (SELECT 1 FROM arrivals WHERE id > ?1)";
-        store.query_row(sql, [arrival], |row| row.get(0)).unwrap()
+        let sql =
+            "SELECT EXISTS (SELECT 1 FROM staging WHERE id <= ?1) OR NOT EXISTS (SELECT 1 FROM staging WHERE id > ?1)";
+        store.query_row(sql, [staged], |row| row.get(0)).unwrap()
     };
     let mut rounds = 0;
     while is_there() {
-        assert!(rounds < 50, "arrival {arrival} does not leave");
+        assert!(rounds < 50, "staged {staged} does not leave");
         append_together(path, &format!("later{rounds}-"), 150).await;
         rounds += 1;
     }
@@ -118,10 +120,10 @@ async fn records_that_arrive_together_are_the_same_in_their_place() {
     let count = |table: &str| -> i64 {
         store.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
-    assert!(count("arrivals") > 0 && count("packs") > 0, "{} {}", count("arrivals"), count("packs"));
+    assert!(count("staging") > 0 && count("packs") > 0, "{} {}", count("staging"), count("packs"));
     let of_all = |run: &str| -> i64 {
         let sql = "SELECT (SELECT count(*) FROM records WHERE id >> 32 = ?1)
-                        + (SELECT coalesce(sum(count), 0) FROM arrivals WHERE first >> 32 = ?1)
+                        + (SELECT coalesce(sum(count), 0) FROM staging WHERE first >> 32 = ?1)
                         + (SELECT coalesce(sum(count), 0) FROM packs WHERE id >> 32 = ?1) FROM runs WHERE run = ?2";
         let row: i64 = store.query_row("SELECT id FROM runs WHERE run = ?1", [run], |row| row.get(0)).unwrap();
         store.query_row(sql, rusqlite::params![row, run], |row| row.get(0)).unwrap()
@@ -142,25 +144,25 @@ async fn records_that_arrive_together_are_the_same_in_their_place() {
     assert_eq!(store.query_row(others, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }
 
-/// An append is damaged as a whole, as long as it is an arrival and when it has left.
+/// An append is damaged as a whole, as long as it is a staged append and when it has left.
 #[tokio::test]
-async fn damage_of_arrivals_is_found_where_they_are_and_after_they_have_left() {
+async fn damage_of_staged_records_is_found_where_they_are_and_after_compaction() {
     for (place, sql, reason) in [
-        (Place::Arrivals, "UPDATE arrivals SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
-        (Place::Arrivals, "UPDATE arrivals SET checksum = zeroblob(16) WHERE id = ?1", "has a wrong checksum"),
-        (Place::Arrivals, "UPDATE arrivals SET count = count + 1 WHERE id = ?1", "has a wrong checksum"),
-        (Place::Arrivals, "DELETE FROM arrivals WHERE id = ?1", "is missing"),
-        (Place::Packs, "UPDATE arrivals SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
-        (Place::Packs, "UPDATE arrivals SET count = 4294967295 WHERE id = ?1", "has a wrong checksum"),
-        (Place::Packs, "DELETE FROM arrivals WHERE id = ?1", "is missing"),
+        (Place::Staging, "UPDATE staging SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
+        (Place::Staging, "UPDATE staging SET checksum = zeroblob(16) WHERE id = ?1", "has a wrong checksum"),
+        (Place::Staging, "UPDATE staging SET count = count + 1 WHERE id = ?1", "has a wrong checksum"),
+        (Place::Staging, "DELETE FROM staging WHERE id = ?1", "is missing"),
+        (Place::Packs, "UPDATE staging SET records = records || ' ' WHERE id = ?1", "has a wrong checksum"),
+        (Place::Packs, "UPDATE staging SET count = 4294967295 WHERE id = ?1", "has a wrong checksum"),
+        (Place::Packs, "DELETE FROM staging WHERE id = ?1", "is missing"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.db");
         append_together(&path, "r", 50).await;
         let store = rusqlite::Connection::open(&path).unwrap();
         // One that is followed by another of its run.
-        let found = "SELECT arrivals.id, run, first & 0xffffffff FROM arrivals JOIN runs ON runs.id = first >> 32
-                     WHERE first + count IN (SELECT first FROM arrivals) ORDER BY arrivals.id LIMIT 1";
+        let found = "SELECT staging.id, run, first & 0xffffffff FROM staging JOIN runs ON runs.id = first >> 32
+                     WHERE first + count IN (SELECT first FROM staging) ORDER BY staging.id LIMIT 1";
         let (id, run, first): (i64, String, i64) =
             store.query_row(found, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
         let (run, last_good) = (RunId::from(run), first.cast_unsigned() - 1);
@@ -180,16 +182,16 @@ async fn damage_of_arrivals_is_found_where_they_are_and_after_they_have_left() {
     }
 }
 
-/// Whoever changed an arrival may have let it say that it belongs where something intact is.
+/// Whoever changed a staged append may have let it say that it belongs where something intact is.
 #[tokio::test]
-async fn an_arrival_that_says_it_belongs_elsewhere_replaces_nothing() {
+async fn a_staged_append_that_says_it_belongs_elsewhere_replaces_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let all = with_a_pack(&path).await;
     append_together(&path, "other", 50).await;
     let store = rusqlite::Connection::open(&path).unwrap();
-    let first: i64 = store.query_row("SELECT min(id) FROM arrivals", [], |row| row.get(0)).unwrap();
-    store.execute("UPDATE arrivals SET first = (SELECT min(id) FROM packs) WHERE id = ?1", [first]).unwrap();
+    let first: i64 = store.query_row("SELECT min(id) FROM staging", [], |row| row.get(0)).unwrap();
+    store.execute("UPDATE staging SET first = (SELECT min(id) FROM packs) WHERE id = ?1", [first]).unwrap();
     until_it_has_left(&path, first).await;
     let journal = SqliteJournal::open(&path).unwrap();
     assert_eq!(journal.acquire(&"r".into(), Cut::Tail).await.unwrap().records, all);
@@ -234,7 +236,7 @@ async fn a_large_value_is_kept_once_as_long_as_a_run_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let journal = SqliteJournal::open(&path).unwrap();
-    let value = KeptValue { digest: "d1".into(), text: "x".repeat(100_000).into() };
+    let value = StoredValue { digest: "d1".into(), text: "x".repeat(100_000).into() };
     let naming = |seq| Record { payload: Payload::naming("{}", vec![value.clone()]), ..record(seq) };
     let runs: [RunId; 2] = ["a".into(), "b".into()];
     for run in &runs {
@@ -245,7 +247,10 @@ async fn a_large_value_is_kept_once_as_long_as_a_run_names_it() {
     let number = |sql: &str| -> i64 { store.query_row(sql, [], |row| row.get(0)).unwrap() };
     assert_eq!(number("SELECT count(*) FROM large_values"), 1);
     assert!(number("SELECT length(block) FROM large_values") < 2_000);
-    assert_eq!(journal.values(&["none".into(), "d1".into()]).await.unwrap(), [value]);
+    let digests = ["none".into(), "d1".into()];
+    assert_eq!(journal.values(&digests, 100_000).await.unwrap().found, [value]);
+    let none = journal.values(&digests, 99_999).await.unwrap();
+    assert_eq!((none.found, none.too_large), (Vec::new(), vec!["d1".into()]));
     for (run, left) in runs.iter().zip([1, 0]) {
         store.execute("UPDATE runs SET ended = 1, owner = NULL WHERE run = ?1", [run.as_ref()]).unwrap();
         journal.retain(Retention { keep: Some(0), ended_after: None }).await.unwrap();
@@ -286,7 +291,7 @@ async fn a_store_from_before_packs_goes_on_with_them() {
         &path,
         &format!(
             "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE packs; DROP TABLE large_value_uses;
-             DROP TABLE large_values; DROP TABLE arrivals; PRAGMA user_version = 3;
+             DROP TABLE large_values; DROP TABLE staging; PRAGMA user_version = 3;
              {RECORDS_THAT_ARRIVE}
              CREATE VIEW events AS SELECT * FROM records;
              CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN SELECT 1; END;"
@@ -302,9 +307,43 @@ async fn a_store_from_before_packs_goes_on_with_them() {
     assert_eq!(shown, 5, "a pack is one row of the view");
 }
 
-/// Each record that came lately had a row of its own.
+/// The staging table had another name.
 #[tokio::test]
-async fn a_store_from_before_arrivals_had_one_row_for_each_append_goes_on_with_them() {
+async fn a_store_of_schema_5_is_upgraded_with_all_its_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    append_together(&path, "before", 5).await;
+    edit(
+        &path,
+        "DROP VIEW events; DROP TRIGGER records_of_a_run; PRAGMA user_version = 5;
+         CREATE TABLE arrivals (
+    id INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    records TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+         INSERT INTO arrivals SELECT * FROM staging; DROP TABLE staging;
+         CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN DELETE FROM arrivals; END;
+         CREATE VIEW events AS SELECT * FROM arrivals;",
+    );
+    let staged = |table: &str| -> i64 {
+        let store = rusqlite::Connection::open(&path).unwrap();
+        store.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+    };
+    let before = staged("arrivals");
+    let journal = SqliteJournal::open(&path).unwrap();
+    assert_eq!((staged("staging"), staged("sqlite_schema WHERE name = 'arrivals'")), (before, 0));
+    for number in 0..20 {
+        let run = RunId::from(format!("before{number}"));
+        assert_eq!(journal.read(&run, 0, 500).await.unwrap(), (1..=10).map(record).collect::<Vec<_>>(), "{run}");
+    }
+    append_together(&path, "after", 5).await;
+}
+
+/// Each recent record had a row of its own.
+#[tokio::test]
+async fn a_store_of_schema_4_is_upgraded_with_all_its_records() {
     const TRIGGER: &str = "CREATE TRIGGER records_of_a_run AFTER INSERT ON records BEGIN DELETE FROM runs; END";
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
@@ -312,7 +351,7 @@ async fn a_store_from_before_arrivals_had_one_row_for_each_append_goes_on_with_t
     edit(
         &path,
         &format!(
-            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE arrivals; PRAGMA user_version = 4;
+            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE staging; PRAGMA user_version = 4;
              {RECORDS_THAT_ARRIVE}
              INSERT INTO arrivals (record, kind, version, at, payload, checksum)
                  SELECT id, kind, version, at, payload, checksum FROM records WHERE id & 0xffff > 2;

@@ -2,6 +2,7 @@
 
 use crate::{
     config::Grant,
+    gateway::{self, GatewayListing},
     host::{Duplicate, PluginError},
     http::{HttpRule, Method},
     replay::Record,
@@ -15,9 +16,9 @@ use indexmap::IndexMap;
 use opcell_engine::effect::AskedBecause;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
-use opcell_engine::tool::ToolInput;
+use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
-use opcell_sandbox::{CellRequest, CellResult, HostServices, Manifest, Narrowing, Plugin, Tape};
+use opcell_sandbox::{CellRequest, CellResult, HostServices, LoadError, Manifest, Narrowing, Plugin, Tape};
 use opcell_session::tools::SessionTool;
 use opcell_types::{
     OperationId, Value,
@@ -54,7 +55,7 @@ pub(crate) trait Widen: Send + Sync {
 }
 
 /// Widened plugins that are kept; more are loaded again for each call.
-const MOST_WIDENED: usize = 64;
+const MAX_WIDENED: usize = 64;
 
 /// Plugins with more than their project grants them, by name and what was granted.
 type Widened = HashMap<(Arc<str>, Vec<Remedy>), Loaded>;
@@ -66,6 +67,7 @@ pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
         Remedy::Grant { capability: Capability::Tool, name, .. } => Some(Grant::tool(name)),
         Remedy::Grant { capability: Capability::Skill, name, .. } => Some(Grant::skill(name)),
         Remedy::Grant { capability: Capability::Store, name, .. } => Some(Grant::store(name)),
+        Remedy::ApproveCall { tool, arguments, .. } => Some(Grant::Call(tool.clone(), arguments.clone())),
         Remedy::AllowHttp { scope: HttpScope::Plugin(_), origin, method, private: false } => {
             let origin = origin.parse().ok()?;
             let methods = match method {
@@ -186,7 +188,7 @@ impl Catalog {
             return Err(cannot("its file holds another version than the one that the run began with".to_owned()));
         }
         let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
-        if widened.len() < MOST_WIDENED {
+        if widened.len() < MAX_WIDENED {
             widened.insert(key, loaded.clone());
         }
         Ok(loaded)
@@ -345,14 +347,25 @@ impl Catalog {
 
     /// An operation that is not there may be one of a plugin that was left out: no one has asked it what it offers.
     pub(crate) fn left_out_help(&self) -> Option<String> {
-        let names: Vec<String> = self.left_out.iter().map(|left_out| format!("`{}`", left_out.plugin)).collect();
-        match names.as_slice() {
+        let named = |changed: bool| -> Vec<String> {
+            let is = |error: &LoadError| matches!(error, LoadError::Changed { .. }) == changed;
+            let left_out = self.left_out.iter().filter(|left_out| is(&left_out.error));
+            left_out.map(|left_out| format!("`{}`", left_out.plugin)).collect()
+        };
+        let said = |names: Vec<String>, one: &str, several: &str| match names.as_slice() {
             [] => None,
-            [name] => Some(format!("plugin {name} is not loaded, because it asks for more than was agreed to")),
-            names => Some(format!(
-                "plugins {} are not loaded, because they ask for more than was agreed to",
-                names.join(", ")
-            )),
+            [name] => Some(format!("plugin {name} is not loaded, because {one}")),
+            names => Some(format!("plugins {} are not loaded, because {several}", names.join(", "))),
+        };
+        let changed = said(
+            named(true),
+            "its file is not the one that was agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
+            "their files are not those that were agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
+        );
+        let asks = said(named(false), "it asks for more than was agreed to", "they ask for more than was agreed to");
+        match (changed, asks) {
+            (Some(changed), Some(asks)) => Some(format!("{changed}; {asks}")),
+            (one, other) => one.or(other),
         }
     }
 
@@ -371,6 +384,36 @@ impl Catalog {
     pub(crate) async fn tool_entries(&self) -> Vec<ToolEntry> {
         let describe = |id: &str| self.entries.get(id).map(|(entry, _)| entry.summary.clone());
         crate::tools::tools(&self.tools, describe).await
+    }
+
+    /// The tools of all MCP servers of the project, as they were accepted. Starts the servers.
+    pub(crate) async fn gateway(&self) -> GatewayListing {
+        gateway::listing(&self.tools).await
+    }
+
+    /// A tool of an MCP server of the project.
+    pub(crate) fn server_tool(&self, server: &str, tool: &str) -> Option<Arc<dyn Tool>> {
+        gateway::tool(&self.tools, server, tool)
+    }
+
+    /// Calls a tool that runs in no cell.
+    pub(crate) async fn call_tool(&self, tool: &dyn Tool, call: Call) -> Reply<Success> {
+        let input = ToolInput::of_step(&call);
+        let began = Instant::now();
+        let Reply { result, receipt } = tokio::select! {
+            reply = input.call(tool) => reply,
+            () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
+            () = out_of_time(call.timeout_ms) => {
+                let ms = call.timeout_ms.unwrap_or_default();
+                let message = format!("the call has not ended within {ms} ms");
+                Err(Failure::host("timeout", message).retriable()).into()
+            }
+        };
+        let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
+            .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
+            .touching(call.touched.so_far())
+            .to_receipt();
+        Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt }
     }
 
     /// The MCP servers of the project, started and asked.
@@ -398,7 +441,7 @@ impl Catalog {
         // What was granted to another plugin of the run is not this one's, and what a journal says grants nothing to a
         // plugin whose project does not let it.
         let name = loaded.plugin.name();
-        let is_its = |remedy: &&Remedy| loaded.asks && remedy.plugin() == Some(name);
+        let is_its = |remedy: &&Remedy| (loaded.asks || is_of_call(remedy)) && remedy.plugin() == Some(name);
         let granted: Vec<Remedy> = call.granted.iter().filter(is_its).cloned().collect();
         let widened = match granted.as_slice() {
             [] => None,
@@ -478,7 +521,7 @@ impl Operations for Catalog {
 
     fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
         let (entry, loaded) = self.resolve(operation)?;
-        let denial = refused.denial.as_ref().filter(|_| loaded.asks)?;
+        let denial = refused.denial.as_ref().filter(|denial| loaded.asks || is_of_call(&denial.remedy))?;
         granting(&denial.remedy).filter(|_| denial.remedy.plugin() == Some(loaded.plugin.name()))?;
         let once = matches!(entry.offer, Offer::Operation { effects: Effects::Once, .. });
         (!once || has_done_nothing(receipt?)).then(|| reason(loaded.plugin.manifest(), &denial.remedy))
@@ -486,22 +529,7 @@ impl Operations for Catalog {
 
     async fn invoke(&self, call: Call) -> Reply<Success> {
         if let Some(DocumentTool { tool, .. }) = self.tools.document_tool(&call.id) {
-            let input = ToolInput::of_step(&call);
-            let began = Instant::now();
-            let Reply { result, receipt } = tokio::select! {
-                reply = input.call(&**tool) => reply,
-                () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
-                () = out_of_time(call.timeout_ms) => {
-                    let ms = call.timeout_ms.unwrap_or_default();
-                    let message = format!("the call has not ended within {ms} ms");
-                    Err(Failure::host("timeout", message).retriable()).into()
-                }
-            };
-            let receipt = CallReceipt::of_tool(&call.id, Some(tool.provider()), &call.arguments)
-                .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
-                .touching(call.touched.so_far())
-                .to_receipt();
-            return Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt };
+            return self.call_tool(tool.as_ref(), call).await;
         }
         self.cell(
             &call,
@@ -523,12 +551,17 @@ impl Judges for Catalog {
     }
 }
 
+/// Returns `true` if a person approves one call of a tool, which the project lets the plugin call.
+fn is_of_call(remedy: &Remedy) -> bool {
+    matches!(remedy, Remedy::ApproveCall { .. })
+}
+
 /// Why a plugin says that it needs something.
 fn reason(manifest: &Manifest, remedy: &Remedy) -> Arc<str> {
     let (requests, name) = match remedy {
         Remedy::Grant { capability: Capability::Skill, name, .. } => (&manifest.skills, name.as_str()),
         Remedy::Grant { capability: Capability::Store, name, .. } => (&manifest.stores, name.as_str()),
-        Remedy::Grant { name, .. } => (&manifest.tools, name.as_str()),
+        Remedy::Grant { name, .. } | Remedy::ApproveCall { tool: name, .. } => (&manifest.tools, name.as_str()),
         _ => (&manifest.tools, HTTP_FETCH),
     };
     let request = requests.iter().find(|request| request.name == name);

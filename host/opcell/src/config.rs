@@ -30,7 +30,10 @@ pub use component::{ComponentStore, StoreFailure};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
-use opcell_ir::{Diagnostic, SourceFile, Span, ir::Session};
+use opcell_ir::{
+    Diagnostic, SourceFile, Span,
+    ir::{ApprovalRules, Session},
+};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -55,7 +58,7 @@ use tools::{McpServer, ToolTarget};
 pub const FILE_NAME: &str = "opcell.toml";
 
 /// The most that is read of a project file.
-pub const MAX_BYTES: u64 = 4 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;
 
 /// The places at which a file sets limits, by their keys.
 pub(crate) type LimitSpans = BTreeMap<&'static str, Span>;
@@ -146,6 +149,16 @@ pub struct SessionSettings {
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
     pub bash: Option<Shell>,
+    /// Rules for calls of tools that wait for a person, in every session.
+    pub approve: ApprovalRules,
+    /// The same for single tools, by name.
+    pub tool_approvals: IndexMap<String, ApprovalRules>,
+    /// The same for all tools of an MCP server, by its name.
+    pub server_approvals: IndexMap<String, ApprovalRules>,
+    /// The same for the tools that a plugin calls, by the plugin's name.
+    pub plugin_approvals: IndexMap<String, ApprovalRules>,
+    /// Calls that a person has approved for always.
+    pub approved: Vec<text::ApprovedCall>,
     /// Models of the embedding program.
     pub(crate) model: Option<OwnModels>,
 }
@@ -257,6 +270,8 @@ pub struct PluginGrants {
     pub http: Vec<HttpRule>,
     /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
+    /// Calls of tools that a person has approved: the tool, and its arguments as JSON.
+    pub approved: Vec<(String, String)>,
 }
 
 /// Something that a plugin may reach.
@@ -273,6 +288,8 @@ pub enum Grant {
     Store(String, StoreGrant),
     /// Requests of the tool `http.fetch`, which is granted with them.
     Http(HttpRule),
+    /// One call of a tool that otherwise waits for a person: the tool, and its arguments as JSON.
+    Call(String, String),
 }
 
 impl Grant {
@@ -317,6 +334,7 @@ impl PluginGrants {
             Grant::Skill(name) => drop(capabilities.skills.insert(name)),
             Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
             Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
+            Grant::Call(tool, arguments) => self.approved.push((tool, arguments)),
             Grant::Http(rule) => {
                 capabilities.tools.insert(HTTP_FETCH.to_owned());
                 self.http.push(rule);
@@ -413,6 +431,11 @@ impl PluginConfig {
 }
 
 impl Config {
+    /// Rules for calls of tools by a plugin that wait for a person.
+    pub(crate) fn approval_rules(&self, plugin: &str) -> ApprovalRules {
+        self.sessions.plugin_approvals.get(plugin).cloned().unwrap_or_default()
+    }
+
     /// A project without a file: no plugins, no grants.
     #[must_use]
     pub fn empty(root: PathBuf) -> Self {
@@ -473,6 +496,14 @@ impl Config {
         self.workflows.retain(|folder| inside(folder));
         self.journal = None;
         self
+    }
+
+    /// The journal, if it is a file in the project's own folder: reading it takes no consent.
+    #[must_use]
+    pub fn own_journal(&self) -> Option<&JournalSettings> {
+        let root = crate::places::real(&self.root);
+        let is_own = |path: &Path| crate::places::real(path).starts_with(&root);
+        self.journal.as_ref().filter(|journal| journal.place.file().is_some_and(is_own))
     }
 
     /// The project file in `start` or the nearest directory above it.

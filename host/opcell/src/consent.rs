@@ -6,8 +6,8 @@
 //! [`Trusted`], per canonical path and digest of the list, among the user's own state and never in the project.
 //! [`Policy`] is the machine owner's word: what it forbids, no consent allows.
 //!
-//! The digest covers the list and the content of what the programs are made of that lies in the project ([`cover`]), not
-//! comments, limits or the order of the file.
+//! The digest covers the list and the content of what the programs are made of that lies in the project ([`cover`]),
+//! not comments, limits or the order of the file.
 
 mod cover;
 mod owner;

@@ -8,8 +8,10 @@ use opcell_workflow::{
     document::{self, Language},
 };
 use std::{
+    cell::RefCell,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 /// The most bytes of a document; far above any authored one, far below what would hurt.
@@ -20,6 +22,35 @@ const MAX_COMPANION_DEPTH: usize = 6;
 
 /// The maximum number of folders that are looked through for them.
 const MAX_COMPANION_FOLDERS: usize = 1000;
+
+/// The stamp of a file: one that changes has another. `None` where there is no file.
+pub(crate) type Stamp = Option<(SystemTime, u64)>;
+
+/// Returns the stamp of a file.
+pub(crate) fn stamp(file: &Path) -> Stamp {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// A question about the files beside a document that its compiler asked, with the answer it got: while all answers are
+/// the same, the document compiles to the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Companion {
+    /// The text of a file, which had this stamp before it was read.
+    Text(PathBuf, Stamp),
+    /// The files of a name in and under a folder.
+    Files { folder: String, name: String, found: Vec<String> },
+}
+
+impl Companion {
+    /// Returns `true` if the files beside the document still give the same answer.
+    pub(crate) fn is_unchanged(&self, document: &Path) -> bool {
+        match self {
+            Self::Text(file, before) => stamp(file) == *before,
+            Self::Files { folder, name, found } => SiblingFiles::new(folder_of(document)).find(folder, name) == *found,
+        }
+    }
+}
 
 /// A document that was read and compiled, for better or worse.
 #[derive(Debug, Clone)]
@@ -34,6 +65,8 @@ pub struct Document {
     pub ir: Option<Arc<WorkflowIr>>,
     /// Errors and warnings.
     pub diagnostics: Vec<Diagnostic>,
+    /// The files beside it that it was compiled from.
+    pub(crate) companions: Vec<Companion>,
 }
 
 impl Document {
@@ -81,7 +114,14 @@ pub fn read(path: &Path) -> Result<Document, Rejected> {
             let finding = Diagnostic::error("not-utf-8", format!("byte {at} (0x{bad:02x}) is not UTF-8"))
                 .at(Span::new(at, at + 1))
                 .help("save the document as UTF-8");
-            Ok(Document { source, language: None, spans: SourceMap::default(), ir: None, diagnostics: vec![finding] })
+            Ok(Document {
+                source,
+                language: None,
+                spans: SourceMap::default(),
+                ir: None,
+                diagnostics: vec![finding],
+                companions: Vec::new(),
+            })
         }
     }
 }
@@ -115,23 +155,33 @@ pub fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
 /// Compiles a text; the file name extension selects the language and where the files beside it are.
 #[must_use]
 pub fn compile(path: &Path, text: String) -> Document {
+    opcell_workers::install();
     let source = Arc::new(SourceFile::new(path.display().to_string(), text));
-    let compiled = document::compile(&source, &SiblingFiles(folder_of(path)));
-    let language = Language::of(&source);
-    Document { language, source, spans: compiled.spans, ir: compiled.ir, diagnostics: compiled.diagnostics }
+    let beside = SiblingFiles::new(folder_of(path));
+    let compiled = document::compile(&source, &beside);
+    Document {
+        language: Language::of(&source),
+        source,
+        spans: compiled.spans,
+        ir: compiled.ir,
+        diagnostics: compiled.diagnostics,
+        companions: beside.asked.into_inner(),
+    }
 }
 
 /// One prompt of a PromptPack, asked by itself.
 #[must_use]
 pub(crate) fn compile_prompt(pack: &Document, prompt: &str) -> Document {
+    opcell_workers::install();
     let source = pack.source.clone();
-    let folder = folder_of(Path::new(source.name()));
-    let compiled = document::compile_prompt(&source, &SiblingFiles(folder), prompt);
+    let beside = SiblingFiles::new(folder_of(Path::new(source.name())));
+    let compiled = document::compile_prompt(&source, &beside, prompt);
     Document {
         language: pack.language,
         spans: compiled.spans,
         ir: compiled.ir,
         diagnostics: compiled.diagnostics,
+        companions: beside.asked.take(),
         source: source.clone(),
     }
 }
@@ -141,12 +191,25 @@ fn folder_of(path: &Path) -> Option<&Path> {
 }
 
 /// The Markdown files in a document's own folder. A link that leads out of it is no such file.
-struct SiblingFiles<'a>(Option<&'a Path>);
+struct SiblingFiles<'a> {
+    folder: Option<&'a Path>,
+    /// Every question so far, with its answer.
+    asked: RefCell<Vec<Companion>>,
+}
+
+impl<'a> SiblingFiles<'a> {
+    fn new(folder: Option<&'a Path>) -> Self {
+        Self { folder, asked: RefCell::default() }
+    }
+}
 
 impl Companions for SiblingFiles<'_> {
     fn text(&self, path: &str) -> Option<Result<String, String>> {
-        let folder = self.0?.canonicalize().ok()?;
-        let file = folder.join(path).canonicalize().ok()?;
+        let folder = self.folder?.canonicalize().ok()?;
+        let named = folder.join(path);
+        // Before it is read: a change in between is found the next time.
+        self.asked.borrow_mut().push(Companion::Text(named.clone(), stamp(&named)));
+        let file = named.canonicalize().ok()?;
         if !file.starts_with(&folder) {
             return Some(Err("it is outside the workflow's folder".to_owned()));
         }
@@ -160,7 +223,16 @@ impl Companions for SiblingFiles<'_> {
     }
 
     fn files(&self, folder: &str, name: &str) -> Vec<String> {
-        let Some(root) = self.0.and_then(|root| root.canonicalize().ok()) else { return Vec::new() };
+        let found = self.find(folder, name);
+        let asked = Companion::Files { folder: folder.to_owned(), name: name.to_owned(), found: found.clone() };
+        self.asked.borrow_mut().push(asked);
+        found
+    }
+}
+
+impl SiblingFiles<'_> {
+    fn find(&self, folder: &str, name: &str) -> Vec<String> {
+        let Some(root) = self.folder.and_then(|root| root.canonicalize().ok()) else { return Vec::new() };
         let Ok(start) = root.join(folder).canonicalize() else { return Vec::new() };
         let (mut found, mut open, mut looked) = (Vec::new(), vec![(start, 0)], 0);
         while let Some((folder, depth)) = open.pop() {
@@ -242,7 +314,7 @@ mod tests {
             std::fs::write(folder.path().join(file), "text").unwrap();
         }
         std::os::unix::fs::symlink(".env", folder.path().join("innocent.md")).unwrap();
-        let beside = SiblingFiles(Some(folder.path()));
+        let beside = SiblingFiles::new(Some(folder.path()));
         assert_eq!(beside.text("prompt.md"), Some(Ok("text".to_owned())));
         assert_eq!(beside.text("none.md"), None);
         for secret in [".env", "./.env", "server.pem", "innocent.md"] {

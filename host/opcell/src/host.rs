@@ -16,11 +16,12 @@ pub use metered::JournalSink;
 use crate::{
     catalog::Catalog,
     embedded::EmbeddedSink,
-    given,
+    gateway::GatewayListing,
     library::Library,
     pins,
     report::Rejected,
-    run::{ResumedRun, Run, RunRef, Workflow, check_id},
+    required_inputs,
+    run::{ResumedRun, Run, RunRef, Workflow},
     tools::{ServerEntry, ToolEntry},
 };
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, ports::RunText, worker::Turns};
@@ -117,18 +118,15 @@ impl Host {
         if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
         }
-        let wrong = given::unchosen(workflow)
-            .or_else(|| given::missing(workflow, &input))
-            .or_else(|| given::unfit(workflow, &input));
+        let wrong = required_inputs::unchosen(workflow)
+            .or_else(|| required_inputs::missing(workflow, &input))
+            .or_else(|| required_inputs::unfit(workflow, &input));
         if let Some(wrong) = wrong {
             return Err(StartError::Rejected(workflow.reject(vec![wrong])));
         }
         let program = workflow
             .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        if let Some(run) = &options.run {
-            check_id(run).map_err(|message| Rejected::plain(Diagnostic::error("invalid-run-id", message)))?;
-        }
         let pins = pins::of(&self.catalog, &self.library, workflow.ir());
         let options = RunOptions { pins, sink: options.sink.map(guarded_text), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?, self.engine.clone()))
@@ -167,7 +165,7 @@ impl Host {
     /// When the journal cannot be read. What keeps a single run from being resumed is beside its ID.
     pub async fn resume_all(&self, options: ResumeOptions) -> Result<Vec<ResumedRun>, RunError> {
         let mut resumed: Vec<ResumedRun> = Vec::new();
-        for status in ["interrupted", "pending", "running", "suspended"] {
+        for status in ["interrupted", "pending", "running", "waiting", "suspended"] {
             let query = RunQuery { status: Some(status.into()), ..RunQuery::default() };
             for entry in self.engine.runs_page(query).await? {
                 let id = entry.run.clone();
@@ -202,6 +200,18 @@ impl Host {
     /// among them.
     pub async fn tools(&self) -> Vec<ToolEntry> {
         self.catalog.tool_entries().await
+    }
+
+    /// The tools of all MCP servers of the project, as they were accepted, to offer them further. Starts the servers.
+    pub async fn gateway(&self) -> GatewayListing {
+        self.catalog.gateway().await
+    }
+
+    /// Calls a tool of an MCP server of the project, if it is as it was accepted; see [`Host::invoke`].
+    pub fn invoke_tool(&self, server: &str, tool: &str, arguments: Value) -> Invocation {
+        let found = self.catalog.server_tool(server, tool);
+        // No operation has such a name: a server that the project does not have is no operation either.
+        Invocation::of_tool(self, &format!("mcp {server}/{tool}"), arguments, found)
     }
 
     /// The MCP servers of the project, started and asked for their tools.
@@ -308,7 +318,7 @@ pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 /// Descriptors that a runtime and the smallest command open. The runtime panics where the system gives it none.
-const FEWEST_FILES: usize = 24;
+const MIN_OPEN_FILES: usize = 24;
 
 fn enough_files() -> std::io::Result<()> {
     let open = |_| {
@@ -318,10 +328,10 @@ fn enough_files() -> std::io::Result<()> {
             rustix::fs::Mode::empty(),
         )
     };
-    match (0..FEWEST_FILES).map(open).collect::<Result<Vec<_>, _>>() {
+    match (0..MIN_OPEN_FILES).map(open).collect::<Result<Vec<_>, _>>() {
         Err(error @ (rustix::io::Errno::MFILE | rustix::io::Errno::NFILE)) => {
             let message =
-                format!("{error}: at least {FEWEST_FILES} more are needed; raise the limit with `ulimit -n 1024`");
+                format!("{error}: at least {MIN_OPEN_FILES} more are needed; raise the limit with `ulimit -n 1024`");
             Err(std::io::Error::other(message))
         }
         _ => Ok(()),

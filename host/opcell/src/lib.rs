@@ -67,8 +67,8 @@ pub mod report;
 pub mod consent;
 pub mod differences;
 pub mod document;
+pub mod journals;
 pub mod library;
-pub mod store;
 
 pub mod catalog;
 pub use opcell_tools::http;
@@ -76,18 +76,21 @@ pub mod places;
 pub mod services;
 mod sessions;
 pub mod stores;
+
+pub mod standing;
 mod tools;
 pub use opcell_types::trace;
 pub mod triggers;
 
 mod embedded;
-mod given;
+pub mod gateway;
 pub mod host;
 pub mod live;
 mod names;
 mod pins;
 pub mod prompts;
 pub mod replay;
+mod required_inputs;
 pub mod run;
 mod tenants;
 mod tool_fn;
@@ -166,6 +169,7 @@ pub mod layers {
     pub use opcell_session as session;
     pub use opcell_tools as tools;
     pub use opcell_types as types;
+    pub use opcell_workers as workers;
     pub use opcell_workflow as workflow;
 }
 

@@ -1,13 +1,17 @@
 //! The workflows that a host knows by name.
 
-use crate::{document, places::real, report::Rejected, run::Workflow};
+use crate::{
+    document::{self, Companion, Stamp, stamp},
+    places::real,
+    report::Rejected,
+    run::Workflow,
+};
 use opcell_engine::ports::Workflows;
 use opcell_ir::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
-    time::SystemTime,
 };
 
 /// Workflows by name, read from folders, and read again where a file has changed since. A run under way keeps the
@@ -23,7 +27,7 @@ pub struct Library {
 #[derive(Default, Clone)]
 struct Known {
     /// Every document as it was, with what it was compiled to.
-    files: BTreeMap<PathBuf, (Stamp, Read)>,
+    files: BTreeMap<PathBuf, KnownFile>,
     /// Documents by name; a document that does not compile has the name of its file, and a name that two
     /// documents have is an error.
     names: BTreeMap<Arc<str>, Read>,
@@ -33,8 +37,26 @@ struct Known {
 
 type Read = Result<Workflow, Rejected>;
 
-/// The stamp of a file: one that changes has another.
-type Stamp = Option<(SystemTime, u64)>;
+/// A document as it was when it was read.
+#[derive(Clone)]
+struct KnownFile {
+    stamp: Stamp,
+    companions: Arc<[Companion]>,
+    read: Read,
+}
+
+impl KnownFile {
+    fn read(file: &Path, stamp: Stamp) -> Self {
+        let document = document::read_listed(file);
+        let companions = document.as_ref().map(|document| document.companions.clone()).unwrap_or_default().into();
+        Self { stamp, companions, read: document.and_then(Workflow::of) }
+    }
+
+    /// Returns `true` if the file and everything that it was compiled from are as they were.
+    fn is_unchanged(&self, file: &Path, now: Stamp) -> bool {
+        now.is_some() && self.stamp == now && self.companions.iter().all(|companion| companion.is_unchanged(file))
+    }
+}
 
 /// The folders in which psi keeps the workflows of a user. The project's own take their place.
 #[must_use]
@@ -49,8 +71,8 @@ pub fn folders_of_project(project: &Path) -> Vec<PathBuf> {
 }
 
 impl Library {
-    /// Reads the documents of folders. Where two have a name in common, neither has it, broken or not: whoever can add a
-    /// document to a folder must not take the place of another. A folder that is not there has none.
+    /// Reads the documents of folders. Where two have a name in common, neither has it, broken or not: whoever can add
+    /// a document to a folder must not take the place of another. A folder that is not there has none.
     #[must_use]
     pub fn read(folders: &[PathBuf]) -> Self {
         Self::read_with_defaults(&[], folders)
@@ -82,16 +104,16 @@ impl Library {
             let mut here: BTreeMap<Arc<str>, (PathBuf, Read)> = BTreeMap::new();
             for file in layer.iter().flat_map(|folder| document::in_folder(folder)) {
                 let stamp = stamp(&file);
-                let read = match before.files.get(&file) {
-                    // What a document names beside itself may have changed without it.
-                    Some((known, read)) if *known == stamp && stamp.is_some() && !has_companions(read) => read.clone(),
-                    _ => document::read_listed(&file).and_then(Workflow::of),
+                let known = match before.files.get(&file) {
+                    Some(known) if known.is_unchanged(&file, stamp) => known.clone(),
+                    _ => KnownFile::read(&file, stamp),
                 };
+                let read = known.read.clone();
+                files.insert(file.clone(), known);
                 let name = match &read {
                     Ok(workflow) => workflow.ir().name.clone(),
                     Err(_) => file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default().as_ref().into(),
                 };
-                files.insert(file.clone(), (stamp, read.clone()));
                 let read = match here.get(&name) {
                     // The same document under another name of its file.
                     Some((other, _)) if real(other) == real(&file) => continue,
@@ -176,23 +198,8 @@ impl Workflows for Library {
     }
 }
 
-fn stamp(file: &Path) -> Stamp {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
 fn ending(file: &Path) -> Option<&std::ffi::OsStr> {
     file.extension()
-}
-
-/// Returns `true` if the document may bring in files beside it: Markdown of psi, schemas and skills of a pack.
-fn has_companions(read: &Read) -> bool {
-    let source = match read {
-        Ok(workflow) => workflow.document().map(|document| &document.source),
-        Err(rejected) => rejected.source.as_ref(),
-    };
-    let names = [":prompt-workflow", "_schema\"", "\"skills\""];
-    source.is_none_or(|source| names.iter().any(|name| source.text().contains(name)))
 }
 
 /// A finding about a name that two documents have: neither counts.

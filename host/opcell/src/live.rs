@@ -2,8 +2,8 @@
 //!
 //! A [`Host`] never changes. A [`LiveHost`] holds the newest of several that differ in their plugins: what begins now
 //! begins there, and a run that began with an earlier version continues with that one, because it pinned its digest.
-//! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that is
-//! refused changes nothing.
+//! Which bytes are acceptable is decided as at the start: by the lock, by `dev = true`, by the grants. A version that
+//! is refused changes nothing.
 //!
 //! Plugins only: every other setting is read at the start.
 
@@ -18,6 +18,7 @@ use crate::{
     report::Rejected,
 };
 use files::Stamps;
+pub(crate) use files::digest as digest_of;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
 use opcell_ir::Diagnostic;
 use opcell_journal::RunId;
@@ -33,11 +34,11 @@ use tokio::sync::watch;
 
 /// Earlier hosts that are kept for the runs that began with them, those that were needed last. Each holds the machine
 /// code of the plugins that have been exchanged since.
-const MOST_FORMER: usize = 8;
+const MAX_FORMER_VERSIONS: usize = 8;
 
 /// The interval at which the files are looked at. What is different in one look and the same in the next counts as
 /// whole.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A host whose plugins are exchanged while it runs. Cheap to clone; clones share everything.
 #[derive(Clone)]
@@ -114,7 +115,7 @@ pub struct Comparison {
 }
 
 /// The largest component that is looked at.
-const MOST_BYTES: u64 = opcell_registry::MAX_COMPONENT;
+const MAX_COMPONENT_BYTES: u64 = opcell_registry::MAX_COMPONENT;
 
 impl From<Host> for LiveHost {
     fn from(host: Host) -> Self {
@@ -200,7 +201,7 @@ impl LiveHost {
     fn begin_with(&self, new: Host) {
         let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
         hosts.push_front(new);
-        hosts.truncate(1 + MOST_FORMER);
+        hosts.truncate(1 + MAX_FORMER_VERSIONS);
         drop(hosts);
         self.0.exchanges.send_modify(|exchanges| *exchanges += 1);
     }
@@ -239,7 +240,7 @@ impl LiveHost {
         let looked = tokio::task::spawn_blocking(move || {
             let bytes = match in_memory {
                 Some(bytes) => bytes?.to_vec(),
-                None => read_bounded(&wanted.path, MOST_BYTES)?,
+                None => read_bounded(&wanted.path, MAX_COMPONENT_BYTES)?,
             };
             let surface = match &wanted.exports {
                 Exports::Contract => inspect::inspect(&bytes),
@@ -318,7 +319,7 @@ impl LiveHost {
         let read = Arc::new(read);
         let (mut last, mut settled, mut unreadable) = (None, None, None);
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let files = self.now().followed_files();
             // A look that is lost is made up for by the next one.
             let Ok(now) = tokio::task::spawn_blocking(move || Stamps::of(files)).await else { continue };

@@ -17,8 +17,9 @@ pub(crate) fn all(catalog: &Catalog) -> Pins {
     those(catalog, |_| true)
 }
 
-/// The plugins that a run may call: those that its workflows name; all of them once a model or a name that is only
-/// known later chooses.
+/// The plugins that a run may call: those that its workflows name, and those whose operations its sessions declare as
+/// tools; all of them once a model may call whatever there is, or a name is only known later. A run that a model starts
+/// pins its own.
 pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> Pins {
     let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
     let mut named: HashSet<Arc<str>> = HashSet::new();
@@ -28,24 +29,26 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> 
         }
         open.extend(ir.workflows.iter().cloned());
         for step in &ir.steps {
-            let judge = match &step.judge {
-                Some(Judge::Invoke { invoke }) => Some(&invoke.operation),
-                Some(Judge::Llm { .. }) => return all(catalog),
-                _ => None,
-            };
-            let operation = match &step.form {
-                Form::Invoke { invoke } => Some(&invoke.operation),
-                Form::Session { .. } => return all(catalog),
+            let mut called: Vec<&str> = Vec::new();
+            match &step.judge {
+                Some(Judge::Invoke { invoke }) => called.push(invoke.operation.as_ref()),
+                // A judge has nothing to call but what it declares itself.
+                Some(Judge::Llm { session, .. }) => called.extend(session.tools.iter().flatten().map(String::as_str)),
+                _ => {}
+            }
+            match &step.form {
+                Form::Invoke { invoke } => called.push(invoke.operation.as_ref()),
+                Form::Session { session, .. } => match &session.tools {
+                    Some(tools) => called.extend(tools.iter().map(String::as_str)),
+                    None => return all(catalog),
+                },
                 Form::Delegate { delegate } => match &delegate.target {
-                    DelegateTarget::Name(name) => {
-                        open.extend(library.find(name));
-                        None
-                    }
+                    DelegateTarget::Name(name) => open.extend(library.find(name)),
                     DelegateTarget::Dynamic(_) => return all(catalog),
                 },
-                _ => None,
-            };
-            let entries = judge.into_iter().chain(operation).filter_map(|id| catalog.resolve(id));
+                _ => {}
+            }
+            let entries = called.into_iter().filter_map(|name| catalog.resolve(name));
             named.extend(entries.map(|(entry, _)| entry.plugin.clone()));
         }
     }

@@ -54,6 +54,24 @@ pub fn of_code(code: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns `true` if what a remedy gives is what a denial says was refused. A journal may come from elsewhere, and a
+/// person reads the one and allows the other.
+#[must_use]
+pub fn fits(denial: &Denial) -> bool {
+    match &denial.remedy {
+        Remedy::Grant { capability, name, .. } => {
+            denial.capability == Denial::of(capability.word(), name, "", Remedy::Nothing).capability
+        }
+        Remedy::AllowHttp { origin, method, private: false, .. } => {
+            let asked = denial.capability.strip_prefix("http ").and_then(|request| request.split_once(' '));
+            asked.is_some_and(|(asked, to)| to == origin && method.as_deref().is_none_or(|method| method == asked))
+        }
+        Remedy::AllowHttp { origin, .. } => denial.capability.split(' ').any(|word| word == origin),
+        // Nothing is written for these by a word.
+        _ => true,
+    }
+}
+
 /// A load error with the commands that would agree to what an upgrade newly asks for.
 pub(crate) fn load_error(error: &LoadError) -> String {
     /// Requests that are listed.
@@ -132,6 +150,31 @@ mod tests {
         let write = Some(Access::ReadWrite);
         assert_eq!(grant(Capability::Files, "out", write), "opcell plugin grant triage files out=PATH --write");
         assert_eq!(grant(Capability::Files, "repo", Some(Access::Read)), "opcell plugin grant triage files repo=PATH");
+    }
+
+    #[test]
+    fn a_remedy_that_gives_something_else_than_was_refused_does_not_fit() {
+        let http = |capability: &str, origin: &str, method: Option<&str>| {
+            let scope = HttpScope::Plugin("p".into());
+            let method = method.map(str::to_owned);
+            let remedy = Remedy::AllowHttp { scope, origin: origin.to_owned(), method, private: false };
+            fits(&Denial::new(capability, "a rule", remedy))
+        };
+        assert!(http("http GET https://api.github.com", "https://api.github.com", Some("GET")));
+        assert!(http("http GET https://api.github.com", "https://api.github.com", None));
+        assert!(!http("http GET https://api.github.com", "https://evil.example", Some("GET")));
+        assert!(!http("http GET https://api.github.com", "https://api.github.com", Some("DELETE")));
+        assert!(!http("tool https://evil.example", "https://evil.example", None));
+        let tool = |capability: &str, name: &str| {
+            let capability_of = Capability::Tool;
+            let remedy =
+                Remedy::Grant { plugin: "p".into(), capability: capability_of, name: name.to_owned(), access: None };
+            fits(&Denial::new(capability, "a rule", remedy))
+        };
+        assert!(tool("tool http.fetch", "http.fetch"));
+        assert!(!tool("tool http.fetch", "bash") && !tool("skill http.fetch", "http.fetch"));
+        let long = "x".repeat(5_000);
+        assert!(tool(&format!("tool {long}"), &long), "a name is cut in both");
     }
 
     #[test]

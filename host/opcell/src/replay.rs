@@ -15,7 +15,8 @@ use opcell_engine::{
     Recorded,
     call::Call,
     decide::outcome_of,
-    event::{EffectReply, Event, FrameId, Request},
+    event::{EffectReply, Event, Request},
+    located::{Located, Locator},
     receipt::{Receipt, cell_of},
 };
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
@@ -27,7 +28,7 @@ use opcell_types::{CallContext, Digest, Value, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -111,32 +112,17 @@ pub struct RecordedCall {
 /// # Errors
 /// When the run has no such step, the step called no plugin, or nothing was recorded.
 pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedCall>, Box<Diagnostic>> {
-    let (mut names, mut requests) = (HashMap::<FrameId, Arc<str>>::new(), HashMap::new());
     let (mut calls, mut unrecorded) = (Vec::new(), 0_u64);
-    for recorded in events.iter().flat_map(Recorded::parts) {
-        match &recorded.event {
-            Event::StepEntered { frame, name, .. } => drop(names.insert(*frame, name.clone())),
-            Event::ElementEntered { frame, parent, .. } => {
-                if let Some(name) = names.get(parent).cloned() {
-                    names.insert(*frame, name);
-                }
-            }
-            Event::Requested { effect, frame, request } => {
-                requests.insert(*effect, (recorded.seq, *frame, request.clone()));
-            }
-            Event::Replied { effect, reply } => {
-                let Some((asked, frame, request)) = requests.remove(effect) else { continue };
-                let Some(receipt) = receipt_of(reply).filter(|receipt| receipt.host_calls().is_some()) else {
-                    continue;
-                };
-                match RecordedCall::of(recorded.seq, &request, reply, receipt) {
-                    Some(call) if *call.context.step == *step => calls.push((asked, call)),
-                    Some(_) => {}
-                    None if names.get(&frame).is_some_and(|name| **name == *step) => unrecorded += 1,
-                    None => {}
-                }
-            }
-            _ => {}
+    let mut locator = Locator::default();
+    for Located { recorded, step: around, request, .. } in events.iter().flat_map(|event| locator.locate(event)) {
+        // A call that was stopped has no result to compare with; only replies are repeated.
+        let (Event::Replied { reply, .. }, Some((asked, request))) = (&recorded.event, request) else { continue };
+        let Some(receipt) = receipt_of(reply).filter(|receipt| receipt.host_calls().is_some()) else { continue };
+        match RecordedCall::of(recorded.seq, &request, reply, receipt) {
+            Some(call) if *call.context.step == *step => calls.push((asked, call)),
+            Some(_) => {}
+            None if around.is_some_and(|name| *name == *step) => unrecorded += 1,
+            None => {}
         }
     }
     if !calls.is_empty() {
@@ -144,7 +130,7 @@ pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedC
         return Ok(calls.into_iter().map(|(_, call)| call).collect());
     }
     let finding = |code, message: String| Box::new(Diagnostic::error(code, message));
-    let known: BTreeMap<&str, ()> = names.values().map(|name| (&**name, ())).collect();
+    let known: BTreeMap<&str, ()> = locator.entered().map(|name| (&**name, ())).collect();
     if !known.contains_key(step) {
         let unknown = finding("unknown-step", format!("run {run} entered no step `{step}`"));
         return Err(Box::new(unknown.help(match did_you_mean(step, known.keys().copied()) {

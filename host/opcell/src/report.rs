@@ -80,15 +80,15 @@ impl fmt::Display for Rejected {
 impl std::error::Error for Rejected {}
 
 /// Findings of one input that are shown: a document can have one for each of its bytes.
-const MOST: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 /// Findings about one input for people; of very many, the first.
 #[must_use]
 pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color: bool) -> String {
     let masked = source.map(Masked::of);
-    let shown = diagnostics.iter().take(MOST);
+    let shown = diagnostics.iter().take(MAX_FINDINGS);
     let mut text: String = shown.map(|diagnostic| render_in(masked.as_ref(), diagnostic, color)).collect();
-    let more = diagnostics.len().saturating_sub(MOST);
+    let more = diagnostics.len().saturating_sub(MAX_FINDINGS);
     if more > 0 {
         text.push_str(&format!("and {more} more findings, which `--json` lists\n"));
     }
@@ -96,15 +96,15 @@ pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color
 }
 
 /// Columns in which messages are broken between words.
-static WIDTH: AtomicUsize = AtomicUsize::new(WIDEST);
+static WIDTH: AtomicUsize = AtomicUsize::new(MAX_WIDTH);
 
 /// The width where nothing is known of the reader, and the most that is read with ease.
-const WIDEST: usize = 120;
+const MAX_WIDTH: usize = 120;
 
 /// Breaks the messages of this process's findings at the width of the terminal that shows them, from 40 columns to 120.
 /// Lines of documents stay whole.
 pub fn set_width(columns: usize) {
-    WIDTH.store(columns.clamp(40, WIDEST), Ordering::Relaxed);
+    WIDTH.store(columns.clamp(40, MAX_WIDTH), Ordering::Relaxed);
 }
 
 /// One finding for people.

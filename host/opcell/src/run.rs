@@ -17,32 +17,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The name that commands take for the newest run of a journal, and that no run has.
-pub const NEWEST: &str = "last";
-
-/// The longest run ID, in bytes.
-pub const MAX_ID_BYTES: usize = 128;
-
-/// Checks an ID that a caller gives a run: letters, digits, `.`, `_`, `:` and `-`, beginning with a letter or digit. It
-/// appears in commands to copy, in addresses and in file names.
-///
-/// # Errors
-/// Says what an ID is.
-pub fn check_id(id: &str) -> Result<(), String> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-    let begins = id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if id == NEWEST {
-        return Err(format!("`{NEWEST}` is not a run ID: commands take it for the newest run; choose another one"));
-    }
-    if begins && id.len() <= MAX_ID_BYTES && id.bytes().all(plain) {
-        return Ok(());
-    }
-    let shown = opcell_types::text::one_line(id, 40);
-    Err(format!(
-        "`{shown}` is not a run ID: expected at most {MAX_ID_BYTES} letters, digits, `.`, `_`, `:` and `-`, beginning with a letter \
-         or digit"
-    ))
-}
+pub use opcell_types::run_id::{InvalidRunId, NEWEST, NewRunId};
 
 /// A compiled workflow.
 #[derive(Debug, Clone)]
@@ -204,20 +179,56 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply.as_ref(),
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),
         Event::StepCalled { call, .. } | Event::ElementCalled { call, .. } => return call.receipt.as_ref(),
-        _ => return None,
+        Event::RunStarted(_)
+        | Event::DefinitionPinned { .. }
+        | Event::StepEntered { .. }
+        | Event::StepSkipped { .. }
+        | Event::StepPrepared { .. }
+        | Event::EachStarted { .. }
+        | Event::ElementEntered { .. }
+        | Event::ElementFinished { .. }
+        | Event::GroupEntered { .. }
+        | Event::Chosen { .. }
+        | Event::GroupFinished { .. }
+        | Event::Requested { .. }
+        | Event::Retrying { .. }
+        | Event::TurnStarted { .. }
+        | Event::Interjected { .. }
+        | Event::Guarded { .. }
+        | Event::TurnFinished { .. }
+        | Event::InstanceStarted { .. }
+        | Event::InstanceFinished { .. }
+        | Event::StepFinished { .. }
+        | Event::Judged { .. }
+        | Event::Routed { .. }
+        | Event::EventRaised { .. }
+        | Event::ArtifactSet { .. }
+        | Event::SignalReceived(_)
+        | Event::SignalTaken { .. }
+        | Event::WaitStarted { .. }
+        | Event::InDoubt { .. }
+        | Event::Answered { .. }
+        | Event::GrantAnswered { .. }
+        | Event::CallsAsked { .. }
+        | Event::CallAnswered { .. }
+        | Event::CallsExpired { .. }
+        | Event::LimitReached { .. }
+        | Event::CancelRequested { .. }
+        | Event::Ticked
+        | Event::RunFinished(_) => return None,
     };
     match reply {
         EffectReply::Invoke(reply) => reply.receipt.as_ref(),
         EffectReply::Judge(reply) => reply.receipt.as_ref(),
         EffectReply::Tool(reply) => reply.receipt.as_ref(),
-        _ => None,
+        EffectReply::Open(_) | EffectReply::Round(_) | EffectReply::Slept | EffectReply::Found => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opcell_engine::receipt::{Ending, Provider};
+    use opcell_engine::receipt::{CallStatus, Provider};
     use opcell_types::Value;
     use std::time::Duration;
 
@@ -227,7 +238,7 @@ mod tests {
         let call = CallReceipt::of_tool("fetch", Some(Provider::Mcp("web".into())), &arguments);
         let written = call.ended(Duration::from_millis(3), Ok(7), None).to_receipt().unwrap();
         let TypedReceipt::Call(read) = typed(&written).unwrap() else { panic!("{written:?}") };
-        assert_eq!((read.status, read.bytes_out, read.duration_us), (Ending::Completed, 7, 3_000));
+        assert_eq!((read.status, read.bytes_out, read.duration_us), (CallStatus::Completed, 7, 3_000));
         assert_eq!(read.provider, Some(Provider::Mcp("web".into())));
         assert_eq!(read.to_receipt(), Some(written));
     }

@@ -2,14 +2,18 @@
 
 use crate::stores::PluginStores;
 use async_trait::async_trait;
-use opcell_engine::tool::{Caller, Tool, ToolInput};
+use opcell_engine::{
+    approval::{self, CallArguments},
+    tool::{Caller, Tool, ToolInput},
+};
+use opcell_ir::ir::{ApprovalRule, ApprovalRules};
 use opcell_sandbox::{
     Receipt as CellReceipt,
     host::{HostServices, LogEvent, SkillDescription},
     store::Stores,
 };
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Value, text::cleaned};
+use opcell_types::{CallContext, Denial, Failure, Remedy, ToolDescription, TouchLog, Value, text::cleaned};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +52,31 @@ pub(crate) struct PluginServices {
     pub skills: Arc<SkillLibrary>,
     pub stores: PluginStores,
     pub sink: Option<Arc<dyn LogSink>>,
+    /// Rules for calls of tools that wait for a person.
+    pub approve: ApprovalRules,
+    /// The calls that a person has approved: the tool, and its arguments as JSON.
+    pub approved: Vec<(String, String)>,
+}
+
+impl PluginServices {
+    /// Refuses a call that a person has to approve first. The refusal is what they are asked about.
+    fn check_approval(&self, tool: &dyn Tool, arguments: &Value) -> Result<(), Failure> {
+        let name = &tool.description().name;
+        let rules = self.approve.rules().iter();
+        let asking: Vec<String> = rules
+            .filter(|rule| rule.is_for(&[name.as_str()]) && approval::asks(rule, tool.effects(), arguments))
+            .map(ApprovalRule::describe)
+            .collect();
+        let json = arguments.to_json();
+        if asking.is_empty() || self.approved.iter().any(|(tool, approved)| tool == name && *approved == json) {
+            return Ok(());
+        }
+        let shown = CallArguments::of(arguments);
+        let rule = format!("a person has to approve it ({}): {}", asking.join("; "), cleaned(&shown.text));
+        let remedy = Remedy::ApproveCall { plugin: self.plugin.clone(), tool: name.clone(), arguments: json };
+        let denial = Denial::of("call", name, rule, remedy);
+        Err(Failure::host("denied", denial.to_string()).with_denial(denial))
+    }
 }
 
 #[async_trait]
@@ -67,6 +96,7 @@ impl HostServices for PluginServices {
             .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
         let tool = self.tools.iter().find(|tool| tool.description().name == name);
         let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
+        self.check_approval(tool.as_ref(), &arguments)?;
         // The sandbox drops the call when the cell ends; what the tool has started elsewhere learns of it by this.
         let cancel = CancellationToken::new();
         let _ends_with_the_call = cancel.clone().drop_guard();

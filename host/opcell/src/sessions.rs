@@ -4,7 +4,10 @@ mod delegation;
 
 use crate::{
     catalog::{Catalog, Offer},
-    config::{OwnModels, SessionSettings, text::ContextFilesText},
+    config::{
+        OwnModels, SessionSettings,
+        text::{ApprovedCall, ContextFilesText},
+    },
     http::HttpClient,
     library::Library,
     report::Rejected,
@@ -13,7 +16,7 @@ use crate::{
 pub(crate) use delegation::ChildRuns;
 use indexmap::IndexMap;
 use opcell_engine::{ports::Operations, receipt::Provider};
-use opcell_ir::Diagnostic;
+use opcell_ir::{Diagnostic, ir::ApprovalRules};
 use opcell_sandbox::Access;
 use opcell_schema::shown;
 use opcell_session::{
@@ -24,7 +27,7 @@ use opcell_session::{
     skills::SkillLibrary,
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
-use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::Ledger};
+use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint};
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 /// The parts of the host that a project's sessions share.
@@ -48,7 +51,7 @@ pub(crate) fn own_tools(
     skills: &Arc<SkillLibrary>,
     http: &Arc<HttpClient>,
     control: &Arc<ControlFiles>,
-    written: &dyn Ledger,
+    written: &dyn QuotaStore,
 ) -> Result<Vec<SessionTool>, Rejected> {
     let roots = FileRoots::open(&settings.files, control, written).map_err(|error| wrong(error.to_string()))?;
     let mut tools = file_tools(roots, skills.clone());
@@ -104,6 +107,7 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     let of_documents: Vec<SessionTool> =
         around.catalog.document_tools().filter(|tool| find(&tools, tool.name()).is_none()).collect();
     tools.extend(of_documents);
+    approvals(&mut tools, &settings.tool_approvals, &settings.server_approvals, &settings.approved)?;
     let mut builder = HostSessions::builder()
         .tools(tools)
         .models(models)
@@ -112,7 +116,8 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         .workflows(around.library.clone())
         .profiles(settings.profiles)
         .defaults(settings.defaults)
-        .missing_tools(settings.missing_tools);
+        .missing_tools(settings.missing_tools)
+        .approve(settings.approve);
     for extension in extensions(around.catalog, around.grants, settings.contributions) {
         builder = builder.extension(extension);
     }
@@ -123,6 +128,38 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         builder = builder.record_to(record);
     }
     builder.build().map_err(|error| wrong(error.to_string()))
+}
+
+/// Gives tools the rules that the project has for them, by their names and by their servers.
+fn approvals(
+    tools: &mut [SessionTool],
+    of_tools: &IndexMap<String, ApprovalRules>,
+    of_servers: &IndexMap<String, ApprovalRules>,
+    approved: &[ApprovedCall],
+) -> Result<(), Rejected> {
+    for name in of_tools.keys() {
+        if !tools.iter().any(|tool| tool.name() == name || tool.tool.description().name == *name) {
+            let hint = hint(name, tools.iter().map(SessionTool::name));
+            return Err(wrong(format!("`approve` of [tools.{name}] is for a tool that sessions do not have{hint}")));
+        }
+    }
+    for tool in tools {
+        let own = tool.tool.description().name.clone();
+        for name in [tool.name().to_owned(), own] {
+            if let Some(rules) = of_tools.get(&name) {
+                tool.approve.add(rules);
+            }
+        }
+        if let Provider::Mcp(server) = tool.tool.provider()
+            && let Some(rules) = of_servers.get(server.as_ref())
+        {
+            tool.approve.add(rules);
+        }
+        let name = tool.name().to_owned();
+        let approved = approved.iter().filter(|call| call.tool == name);
+        tool.approved.extend(approved.map(|call| call.arguments.clone()));
+    }
+    Ok(())
 }
 
 /// The plugins that sessions can use, and what the project and granted plugins add to prompts. What the project says

@@ -72,8 +72,8 @@ mod postgres {
 /// The place of stores.
 #[derive(Debug, Clone)]
 enum Place {
-    /// In a file that this user alone can read.
-    File(PathBuf),
+    /// In the file beside this journal, which this user alone can read.
+    File { journal: PathBuf },
     /// In this process.
     Memory,
     /// In the schema of the journal, once it is open.
@@ -108,7 +108,10 @@ impl PluginStores {
                 let (file, root) = (file_beside(journal), real(root));
                 // A project that is moved with its journal keeps its stores.
                 let own = real(&file).starts_with(&root);
-                Self::at(Place::File(file), &if own { ".".into() } else { root.to_string_lossy() })
+                Self::at(
+                    Place::File { journal: journal.clone() },
+                    &if own { ".".into() } else { root.to_string_lossy() },
+                )
             }
         }
     }
@@ -135,7 +138,7 @@ impl PluginStores {
         let repeatable = !run.is_empty() && !context.idempotency_key.is_empty();
         let owner = match &self.place {
             Place::Server(server) => server.get().map(postgres::Stores::owner),
-            Place::File(_) | Place::Memory => None,
+            Place::File { .. } | Place::Memory => None,
         };
         Box::new(Session {
             stores: self.clone(),
@@ -151,8 +154,16 @@ impl PluginStores {
     }
 }
 
-/// `runs.db` has `runs.stores.db` beside it.
-pub(crate) fn file_beside(journal: &Path) -> PathBuf {
+/// `runs.db` has `runs.db.stores` beside it: journals whose names differ have different files.
+#[must_use]
+pub fn file_beside(journal: &Path) -> PathBuf {
+    let mut name = journal.as_os_str().to_owned();
+    name.push(".stores");
+    PathBuf::from(name)
+}
+
+/// The name of that file before 0.2, which `runs.db` and `runs.sqlite` had in common.
+pub(crate) fn former_file_beside(journal: &Path) -> PathBuf {
     journal.with_extension("stores.db")
 }
 

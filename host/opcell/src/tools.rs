@@ -13,21 +13,21 @@ use crate::{
 use indexmap::IndexMap;
 use opcell_engine::tool::Tool;
 use opcell_session::tools::{CheckedTool, SessionTool, ToolError};
-use opcell_tools::mcp::{Pins, Server};
+use opcell_tools::mcp::{AcceptedTools, Server};
 use opcell_types::denial::HttpScope;
 use std::{collections::BTreeMap, sync::Arc};
 
+mod accepted;
 mod fetch;
 mod inventory;
-mod pins;
 mod remote;
 
+pub(crate) use accepted::{LockedTools, with_remedy};
 pub(crate) use fetch::Fetch;
 pub use inventory::{ServerEntry, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
 pub use opcell_tools::mcp::{ConfinementReport, confinement};
-pub(crate) use pins::{LockPins, with_remedy};
-use remote::Remote;
+pub(crate) use remote::Remote;
 
 /// The most that a tool of the host gives a step, in bytes: what a plugin's operation and a tool of an MCP server may,
 /// too.
@@ -90,10 +90,10 @@ impl Tools {
         servers: IndexMap<String, McpServer>,
         http: &Arc<HttpClient>,
         own: &[SessionTool],
-        pins: Option<LockPins>,
+        pins: Option<LockedTools>,
         mut checks: BTreeMap<String, SameAsConsented>,
     ) -> Result<Self, ToolError> {
-        let pins = pins.map(|pins| -> Arc<dyn Pins> { Arc::new(pins) });
+        let pins = pins.map(|pins| -> Arc<dyn AcceptedTools> { Arc::new(pins) });
         let server = |(name, config): (String, McpServer)| {
             let server = Server::new(name.clone(), config);
             let server = match checks.remove(&name) {
@@ -170,6 +170,11 @@ impl Tools {
     /// The tools that stand for no operation of a plugin, as a session that declares one has it.
     pub(crate) fn for_sessions(&self) -> impl Iterator<Item = SessionTool> + '_ {
         self.of_documents.iter().map(|(name, known)| SessionTool::new(known.tool.clone()).named(name))
+    }
+
+    /// Every server of the project.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.servers.values()
     }
 
     /// Every name.

@@ -16,7 +16,7 @@ use opcell_types::{Value, value::Map};
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 /// The delay after which an instant counts as missed: a server was not there, or a machine slept.
-const LATE: Duration = Duration::from_secs(60);
+const MISSED_AFTER: Duration = Duration::from_secs(60);
 
 /// The most missed instants that are made up for, the newest ones.
 pub const MOST_MISSED: usize = 100;
@@ -219,7 +219,7 @@ impl Schedule {
     /// Returns the instants that are due at `now`, oldest first, when everything up to `done` is done.
     #[must_use]
     pub fn due(&self, done: Timestamp, now: Timestamp) -> Vec<Timestamp> {
-        let missed_before = now.checked_sub(LATE).unwrap_or(Timestamp::MIN);
+        let missed_before = now.checked_sub(MISSED_AFTER).unwrap_or(Timestamp::MIN);
         let most = match self.missed {
             Missed::Skip => 0,
             Missed::One => 1,
@@ -252,8 +252,8 @@ impl Schedule {
     pub fn missed_since(&self, done: &BTreeSet<Timestamp>, now: Timestamp) -> Vec<Timestamp> {
         let mut missed = Vec::new();
         let Some(first) = done.first() else { return missed };
-        let mut at = now.checked_sub(LATE).unwrap_or(Timestamp::MIN).to_zoned(self.zone.clone());
-        // Only so many are looked at: a schedule of every second has an instant for each second of last year.
+        let mut at = now.checked_sub(MISSED_AFTER).unwrap_or(Timestamp::MIN).to_zoned(self.zone.clone());
+        // Only this many are looked at: a schedule of every second has an instant for each second of last year.
         for _ in 0..10 * MOST_MISSED {
             let Ok(found) = self.cron.find_previous_occurrence(&at, false) else { break };
             let instant = found.timestamp();

@@ -4,7 +4,7 @@
 
 use opcell_types::{
     files::{Folder, Readers},
-    quota::{Account, Ledger, ThisProcess, Written},
+    quota::{QuotaStore, ThisProcess, WriterQuota, Written},
 };
 use std::{
     fs::File,
@@ -19,39 +19,39 @@ use std::{
 const PERIOD: u64 = 24 * 60 * 60;
 
 /// The time that a write waits for another process that books in the same account.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Accounts in a folder from which on those that are no longer counted are removed.
-const MANY: usize = 1_000;
+const MAX_ACCOUNTS: usize = 1_000;
 
 /// Accounts as files of one folder.
 #[derive(Debug)]
-pub(crate) struct KeptLedger {
+pub(crate) struct FileQuotaStore {
     folder: PathBuf,
 }
 
-impl KeptLedger {
+impl FileQuotaStore {
     /// Below the user's own state; without such a place, counts end with the process.
-    pub(crate) fn of_user(state: Option<&Path>) -> Arc<dyn Ledger> {
+    pub(crate) fn of_user(state: Option<&Path>) -> Arc<dyn QuotaStore> {
         match state {
             Some(state) => Arc::new(Self { folder: state.join("written") }),
             None => Arc::new(ThisProcess),
         }
     }
 
-    fn open(&self, writer: &str, directory: &Path) -> io::Result<KeptAccount> {
+    fn open(&self, writer: &str, directory: &Path) -> io::Result<FileQuota> {
         let folder = Folder::open_or_make(&self.folder, Readers::Owner)?;
         self.tidy();
         let mut name = blake3::Hasher::new();
         name.update(&(writer.len() as u64).to_le_bytes()).update(writer.as_bytes());
         name.update(directory.as_os_str().as_encoded_bytes());
-        Ok(KeptAccount { file: Mutex::new(folder.keep(name.finalize().to_hex().as_str())?) })
+        Ok(FileQuota { file: Mutex::new(folder.keep(name.finalize().to_hex().as_str())?) })
     }
 
     /// Removes accounts that have not been written to for longer than they count.
     fn tidy(&self) {
         let accounts: Vec<_> = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().collect();
-        if accounts.len() < MANY {
+        if accounts.len() < MAX_ACCOUNTS {
             return;
         }
         for account in accounts {
@@ -65,8 +65,8 @@ impl KeptLedger {
     }
 }
 
-impl Ledger for KeptLedger {
-    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn Account> {
+impl QuotaStore for FileQuotaStore {
+    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn WriterQuota> {
         match self.open(writer, directory) {
             Ok(account) => Arc::new(account),
             Err(error) => {
@@ -80,19 +80,19 @@ impl Ledger for KeptLedger {
 
 /// One account: a file of three numbers, locked while one of the processes books.
 #[derive(Debug)]
-struct KeptAccount {
+struct FileQuota {
     file: Mutex<File>,
 }
 
 /// The content of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Booked {
+struct QuotaUsage {
     /// When the first of it was written, in seconds since 1970.
     since: u64,
     written: Written,
 }
 
-impl Booked {
+impl QuotaUsage {
     const BYTES: usize = 24;
 
     fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
@@ -114,7 +114,7 @@ impl Booked {
     }
 }
 
-impl KeptAccount {
+impl FileQuota {
     fn book(&self, wanted: Written, quota: Written, now: u64) -> io::Result<bool> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         lock(&file)?;
@@ -127,7 +127,7 @@ impl KeptAccount {
     }
 }
 
-impl Account for KeptAccount {
+impl WriterQuota for FileQuota {
     fn take(&self, wanted: Written, quota: Written) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.book(wanted, quota, now).unwrap_or_else(|error| {
@@ -147,7 +147,7 @@ fn lock(file: &File) -> io::Result<()> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(()),
-            Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
+            Err(std::fs::TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => {
                 std::thread::sleep(Duration::from_micros(200));
             }
             Err(error) => return Err(error.into()),
@@ -156,11 +156,11 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// A file that is new, or was cut short by a machine that went down, counts nothing.
-fn read(file: &File) -> io::Result<Booked> {
-    let mut bytes = [0; Booked::BYTES];
+fn read(file: &File) -> io::Result<QuotaUsage> {
+    let mut bytes = [0; QuotaUsage::BYTES];
     match file.read_exact_at(&mut bytes, 0) {
-        Ok(()) => Ok(Booked::from_bytes(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Booked::default()),
+        Ok(()) => Ok(QuotaUsage::from_bytes(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(QuotaUsage::default()),
         Err(error) => Err(error),
     }
 }
@@ -171,8 +171,8 @@ mod tests {
 
     const QUOTA: Written = Written { bytes: 100, entries: 2 };
 
-    fn account(folder: &Path, writer: &str) -> KeptAccount {
-        KeptLedger { folder: folder.join("written") }.open(writer, Path::new("/reports")).unwrap()
+    fn account(folder: &Path, writer: &str) -> FileQuota {
+        FileQuotaStore { folder: folder.join("written") }.open(writer, Path::new("/reports")).unwrap()
     }
 
     #[test]
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_they_were_written() {
-        let booked = Booked { since: 1_764_000_000, written: Written { bytes: u64::MAX, entries: 258 } };
-        let bytes: [u8; Booked::BYTES] = booked.to_bytes().try_into().unwrap();
-        assert_eq!(Booked::from_bytes(bytes), booked);
+        let booked = QuotaUsage { since: 1_764_000_000, written: Written { bytes: u64::MAX, entries: 258 } };
+        let bytes: [u8; QuotaUsage::BYTES] = booked.to_bytes().try_into().unwrap();
+        assert_eq!(QuotaUsage::from_bytes(bytes), booked);
     }
 }

@@ -136,7 +136,7 @@ impl FromStr for Reference {
             return Err(wrong("a tag has up to 128 letters, digits, `.`, `_` and `-`"));
         }
         if tag.is_none() && digest.is_none() {
-            return Err(wrong("it names no version: add a tag such as `:1.0`, or `@sha256:…`"));
+            return Err(wrong("it has no version: add a tag such as `:1.0`, or `@sha256:…`"));
         }
         Ok(Self {
             host: host.to_owned(),

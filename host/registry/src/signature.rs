@@ -208,7 +208,8 @@ impl SecretKey {
     }
 }
 
-/// Secret keys of this user, each a PKCS #8 file that no one else may read, or kept by a [`Helper`] and only named here.
+/// Secret keys of this user, each a PKCS #8 file that no one else may read, or kept by a [`Helper`] and only named
+/// here.
 #[derive(Debug, Clone)]
 pub struct Keys {
     folder: PathBuf,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use url::Url;
 
 /// The time that the server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most that is read of an answer.
 const MAX_ANSWER: usize = 1 << 20;
@@ -32,7 +32,7 @@ pub(crate) enum Accepted {
 
 impl Server {
     pub(crate) fn new(admin: Url, ingress: Url) -> Result<Self, String> {
-        let client = Client::builder().timeout(PATIENCE).redirect(Policy::none()).build();
+        let client = Client::builder().timeout(REQUEST_TIMEOUT).redirect(Policy::none()).build();
         Ok(Self { client: client.map_err(|error| error.to_string())?, admin, ingress })
     }
 

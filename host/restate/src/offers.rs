@@ -19,13 +19,13 @@ use url::Url;
 const POLL: Duration = Duration::from_millis(700);
 
 /// A run that no worker takes within this time is offered again: the server may have lost the call with its disk.
-const AGAIN: Duration = Duration::from_secs(15);
+const RETRY_DELAY: Duration = Duration::from_secs(15);
 
 /// Workers that see the same run at the same time offer it once: the key of an offer changes this often.
 const SAME: Duration = Duration::from_secs(2);
 
 /// Runs that are offered between two looks.
-const MOST: u64 = 1_000;
+const MAX_OFFERS: u64 = 1_000;
 
 /// Asks for a turn of each run that can go on and has no driver, as the journal lists them: a run that was just made,
 /// one with a message, one whose timer is due or whose worker is gone.
@@ -72,12 +72,12 @@ impl Offers {
             self.server.register(&self.workers).await?;
             self.registered = true;
         }
-        let listed = self.engine.runnable(MOST).await.map_err(|error: RunError| error.to_string())?;
+        let listed = self.engine.runnable(MAX_OFFERS).await.map_err(|error: RunError| error.to_string())?;
         // What is listed no more was taken.
         let mut before = std::mem::take(&mut self.offered);
         for run in listed {
             match before.remove(&run) {
-                Some(at) if at.elapsed() < AGAIN => drop(self.offered.insert(run, at)),
+                Some(at) if at.elapsed() < RETRY_DELAY => drop(self.offered.insert(run, at)),
                 _ => match self.server.offer(object::NAME, &run, &key(&run)).await? {
                     Accepted::Now => drop(self.offered.insert(run, Instant::now())),
                     Accepted::Before => {}

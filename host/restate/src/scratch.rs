@@ -18,7 +18,7 @@ use std::{
 const PACKAGE: &str = "@restatedev/restate-server-linux-x64@1.7.12";
 
 /// The time that the package may take to download, and a server to start.
-const PATIENCE: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A server of its own; it stops, and its folder goes, when this is dropped.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl RestateServer {
             .stderr(log)
             .spawn()?;
         self.process = Some(child);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         while !(self.answers(self.ports[0], "/health") && self.answers(self.ports[1], "/restate/health")) {
             let ended = self.process.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
             if ended || Instant::now() > until {
@@ -155,7 +155,7 @@ fn program(kept: &Path) -> Option<PathBuf> {
         let mut install = Command::new("npm");
         install.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"]).arg(&folder).arg(PACKAGE);
         let mut child = install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + START_TIMEOUT;
         let ended = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status.success(),

@@ -98,7 +98,7 @@ pub(crate) struct Cache {
 }
 
 /// Bytes of all entries.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_CACHE_BYTES: u64 = 4 << 30;
 
 /// The time for which a component that exceeded a limit is not compiled again.
 const REFUSED_FOR: Duration = Duration::from_secs(3_600);
@@ -125,7 +125,7 @@ impl Cache {
         let (key, key_inode) = key.map_err(|reason| CacheError::Unsafe { path: key_path, reason })?;
         let inode = rustix::fs::fstat(&directory).map_err(|error| io(error.into()))?.st_ino;
         let place = place_of(&[(&real, inode), (&real_keys, key_inode)]);
-        Ok(Self { path: path.clone(), directory, key, place, most: MOST_BYTES })
+        Ok(Self { path: path.clone(), directory, key, place, most: MAX_CACHE_BYTES })
     }
 
     /// The compiled component for `key`, if it is whole and ours.

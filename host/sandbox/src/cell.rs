@@ -13,6 +13,7 @@ use crate::{
     recording::{self, Player, Recorder, Running, Tape},
     schedule::{fair, queue::Wait, ticker::SLICES_PER_TICK},
     state::CellState,
+    trap,
     typed::{LargeResult, UnfitArguments, is_too_large},
     wasi::{ClosedWasi, drain_output},
 };
@@ -134,6 +135,10 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
         }
         Err(end) => Err(end),
     };
+    let backtrace = match &result {
+        Err(End::Error(error)) => trap::backtrace(error),
+        _ => Vec::new(),
+    };
     let result = result.map_err(|end| match end {
         End::Timeout if wait.is_waiting() => {
             let message = format!("no cell became free within {wall_time} ms; nothing of the plugin has run");
@@ -143,7 +148,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     });
     let queued_us = micros(wait.length());
     drop(held);
-    (result, Receipt { queued_us, ..Receipt::of(state, started.elapsed(), fuel) })
+    (result, Receipt { queued_us, backtrace, ..Receipt::of(state, started.elapsed(), fuel) })
 }
 
 /// Work, unless it is cancelled or its time is up first. Work that never waits needs neither a timer nor an ear for the
@@ -276,6 +281,8 @@ fn explain(end: End, state: &CellState) -> CellError {
             Trap::StackOverflow => CellError::StackOverflow,
             // A guest that cannot allocate gives up with `unreachable`, or falls over the null pointer it got.
             Trap::UnreachableCodeReached | Trap::MemoryOutOfBounds if refused => memory(),
+            // Compilers keep a stack of their own in linear memory, below everything else.
+            Trap::MemoryOutOfBounds if trap::is_stack_overflow(*trap, &error) => CellError::StackOverflow,
             Trap::StringOutOfBounds
             | Trap::ListOutOfBounds
             | Trap::InvalidChar
@@ -370,6 +377,8 @@ impl Receipt {
             more_denials: 0,
             error: None,
             panic: None,
+            backtrace: Vec::new(),
+            limit: None,
             recording: None,
         }
     }

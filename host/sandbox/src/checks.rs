@@ -23,8 +23,8 @@ const QUICK_BYTES: usize = 16 << 10;
 /// Threads for checks. They are as many as one host needs: what waits for them holds the permits of its cell meanwhile.
 const THREADS: usize = 2;
 
-/// The value of a text, if it is small and fits for certain: what most arguments and results are. Nothing is said of any
-/// other text.
+/// The value of a text, if it is small and fits for certain: what most arguments and results are. Nothing is said of
+/// any other text.
 pub(crate) fn quick(schema: &Schema, text: &str, most: u64) -> Option<Value> {
     if !schema.is_plain() || text.len() > QUICK_BYTES || Weight::most(text) > most {
         return None;

@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Descriptors that no cell gets: connections, the journal, child processes.
-const KEPT: u64 = 256;
+const RESERVED_DESCRIPTORS: u64 = 256;
 
 /// The most that a process asks for: every one is a little kernel memory, and some programs walk through all that they
 /// might have.
@@ -28,7 +28,7 @@ pub(crate) fn make_room() {
 /// Descriptors that cells may have open together.
 fn most() -> u64 {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    limit.saturating_sub(KEPT).max(limit / 4)
+    limit.saturating_sub(RESERVED_DESCRIPTORS).max(limit / 4)
 }
 
 /// The files and directories that one cell has open.

@@ -34,8 +34,8 @@ const HOST_SPACE: u64 = 2 << 30;
 /// Address space of one cell beside its memory: its stack, and code.
 const CELL_SPACE: u64 = 16 << 20;
 
-/// From this many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one another.
-/// There are more slots then than cells may run: a slot that is never used costs address space only.
+/// From this many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one
+/// another. There are more slots then than cells may run: a slot that is never used costs address space only.
 const SPLIT: u32 = 128;
 
 /// The most engines of the small pool.

@@ -2,7 +2,7 @@
 
 use crate::{
     compile::CompileError,
-    limits::{LimitError, Unit},
+    limits::{LimitError, TABLE, Unit},
     manifest::ManifestError,
     recording::NotRecorded,
 };
@@ -153,6 +153,27 @@ impl CellError {
             Self::NotRecorded(_) => "not-recorded",
             Self::MalformedResult { .. } => "malformed-result",
             Self::PluginFailure(_) => "plugin-failure",
+        }
+    }
+}
+
+impl CellError {
+    /// The key of the limit that ended the cell, where one did.
+    #[must_use]
+    pub fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Memory { exhausted: Exhausted::Memory { .. }, .. } => Some("memory"),
+            Self::Memory { exhausted: Exhausted::Table { .. }, .. } => Some("table-elements"),
+            Self::Timeout { .. } => Some("wall-time"),
+            Self::Interrupted { .. } => Some("ticks"),
+            Self::OutOfFuel { .. } => Some("fuel"),
+            Self::HandleLimit { .. } => Some("handles"),
+            Self::HostCallLimit { .. } => Some("host-calls"),
+            // Its message names the limit, whichever of them it is.
+            Self::TransferLimit { message } => {
+                TABLE.iter().map(|spec| spec.key).find(|key| message.contains(&format!("(limit `{key}`)")))
+            }
+            _ => None,
         }
     }
 }
@@ -363,13 +384,8 @@ impl LoadError {
     /// The key of the limit that ended `describe`, where it was one that may be higher.
     #[must_use]
     pub fn limit(&self) -> Option<&'static str> {
-        let Self::DescribeFailed { error, .. } = self else { return None };
-        match **error {
-            CellError::Memory { exhausted: Exhausted::Memory { .. }, .. } => Some("memory"),
-            CellError::Memory { exhausted: Exhausted::Table { .. }, .. } => Some("table-elements"),
-            CellError::Timeout { .. } => Some("wall-time"),
-            CellError::Interrupted { .. } => Some("ticks"),
-            CellError::OutOfFuel { .. } => Some("fuel"),
+        match self {
+            Self::DescribeFailed { error, .. } => error.limit(),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 /// Longest name of a guest that a remedy repeats, in bytes.
-const NAME: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// A directory on the host that a plugin may use under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,7 +221,7 @@ impl Policy {
     /// # Errors
     /// [`Denial`] naming the first of manifest, grant and step that refuses.
     pub fn allows(&self, kind: Capability, name: &str, step: Option<&Narrowing>) -> Result<(), Denial> {
-        let name_shown = || one_line(name, NAME);
+        let name_shown = || one_line(name, MAX_NAME_CHARS);
         if !self.is_requested(kind, name) {
             let rule = format!("the manifest of plugin `{}` does not ask for it", self.plugin);
             let plugin = self.plugin.clone();
@@ -257,7 +257,7 @@ impl Policy {
     /// The refusal of a write through a root that may only be read.
     #[must_use]
     pub fn read_only(&self, name: &str) -> Denial {
-        let (plugin, capability, shown) = (self.plugin.clone(), Capability::Files, one_line(name, NAME));
+        let (plugin, capability, shown) = (self.plugin.clone(), Capability::Files, one_line(name, MAX_NAME_CHARS));
         let access = Some(Access::ReadWrite);
         let (rule, remedy) = if self.requests.files.get(name) == Some(&Access::ReadWrite) {
             let rule = format!("the operator granted `{shown}` to plugin `{plugin}` for reading");
@@ -274,7 +274,7 @@ impl Policy {
     pub fn outside_patterns(&self, name: &str, path: &str) -> Denial {
         let patterns = self.grants.files.get(name).map(|grant| grant.patterns.join("`, `")).unwrap_or_default();
         let rule = format!("the grant `{name}` of plugin `{}` covers `{patterns}` only", self.plugin);
-        let remedy = Remedy::CoverPath { plugin: self.plugin.clone(), name: one_line(name, NAME) };
+        let remedy = Remedy::CoverPath { plugin: self.plugin.clone(), name: one_line(name, MAX_NAME_CHARS) };
         Denial::of("path", &format!("{name}/{path}"), rule, remedy)
     }
 
@@ -287,7 +287,7 @@ impl Policy {
     /// The refusal of a file that a grant of its folder does not extend to.
     #[must_use]
     pub fn control_file(&self, name: &str, path: &str, rule: String) -> Denial {
-        let remedy = Remedy::ControlFiles { plugin: Some(self.plugin.clone()), name: one_line(name, NAME) };
+        let remedy = Remedy::ControlFiles { plugin: Some(self.plugin.clone()), name: one_line(name, MAX_NAME_CHARS) };
         Denial::of("control file", &format!("{name}/{path}"), rule, remedy)
     }
 
@@ -369,8 +369,12 @@ impl Policy {
     fn not_granted(&self, kind: Capability, name: &str) -> Denial {
         let rule = format!("the operator has not granted it to plugin `{}`", self.plugin);
         let access = if kind == Capability::Files { self.requests.files.get(name).copied() } else { None };
-        let remedy =
-            Remedy::Grant { plugin: self.plugin.clone(), capability: kind, name: one_line(name, NAME), access };
+        let remedy = Remedy::Grant {
+            plugin: self.plugin.clone(),
+            capability: kind,
+            name: one_line(name, MAX_NAME_CHARS),
+            access,
+        };
         Denial::of(kind.word(), name, rule, remedy)
     }
 }

@@ -4,6 +4,7 @@
 
 pub(crate) mod config;
 pub(crate) mod files;
+pub(crate) mod handles;
 pub(crate) mod http;
 pub(crate) mod keyvalue;
 mod log;
@@ -36,6 +37,7 @@ impl types::Host for View<'_> {}
 pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
     Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))?;
     config::link(linker)?;
+    handles::link(linker)?;
     keyvalue::link(linker)
 }
 

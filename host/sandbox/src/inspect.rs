@@ -2,7 +2,7 @@
 
 use crate::{
     error::LoadError,
-    imports::{config, http::TOOL, keyvalue},
+    imports::{config, handles, http::TOOL, keyvalue},
     manifest::{self, Manifest, ManifestError, Request},
 };
 use std::fmt;
@@ -262,6 +262,7 @@ fn refuse(name: &str) -> Option<RefusedImport> {
     let (interface, _) = split(name);
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
+        _ if name == handles::SERVED => return None,
         ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log" | "store") => return None,
         ("opcell:plugin", _) => {
             "the host offers `tools`, `skills`, `files`, `log` and `store` of this package, and nothing else"

@@ -40,6 +40,7 @@ mod cell;
 mod exports;
 mod schedule;
 mod state;
+mod trap;
 mod typed;
 
 mod budget;

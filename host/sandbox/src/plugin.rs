@@ -494,6 +494,7 @@ fn within(shard: &EngineShard, request: &CellRequest<'_>) -> Result<Arc<Linked>,
 
 fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T> {
     receipt.error = result.as_ref().err().map(|error| error.kind().to_owned());
+    receipt.limit = result.as_ref().err().and_then(CellError::limit).map(str::to_owned);
     CellResult { result, receipt }
 }
 

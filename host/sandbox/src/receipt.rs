@@ -127,6 +127,12 @@ pub struct Receipt {
     /// The report of the guest's panic hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<String>,
+    /// The functions that led to a trap, innermost first; empty where the component has no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backtrace: Vec<String>,
+    /// The key of the limit that ended the cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// Of a cell that was recorded, its recording; of one that replayed a recording, what is left of it: the calls that
     /// were not made. Not part of the receipt's text.
     #[serde(skip)]

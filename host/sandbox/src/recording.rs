@@ -152,7 +152,7 @@ pub(crate) enum Running {
 
 /// A host call that has begun.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StartedCall {
     /// Its place in the recording; `None` where it is not recorded.
     at: Option<usize>,
     before: Account,
@@ -172,7 +172,7 @@ struct Account {
 /// The continuation of a host call.
 pub(crate) enum Step<T> {
     /// The host answers it.
-    Live(Option<Begun>),
+    Live(Option<StartedCall>),
     /// The recording did.
     Answered(T),
 }
@@ -230,7 +230,7 @@ impl CellState {
         let before = self.account();
         let player = match (&mut self.tape, given) {
             (Some(Running::Recorder(recorder)), Some(given)) => {
-                return Ok(Step::Live(Some(Begun { at: recorder.begin(call, given), before })));
+                return Ok(Step::Live(Some(StartedCall { at: recorder.begin(call, given), before })));
             }
             (Some(Running::Player(player)), Some(given)) => player.next(call, given),
             _ => return Ok(Step::Live(None)),
@@ -264,8 +264,8 @@ impl CellState {
     }
 
     /// Ends a host call that the host answered; `None` where it ended the cell.
-    pub(crate) fn end<T: Serialize>(&mut self, begun: Option<Begun>, answer: Option<&T>) {
-        let Some(Begun { at: Some(at), before }) = begun else { return };
+    pub(crate) fn end<T: Serialize>(&mut self, begun: Option<StartedCall>, answer: Option<&T>) {
+        let Some(StartedCall { at: Some(at), before }) = begun else { return };
         let after = self.account();
         let mut denials = self.denials.listed.get(before.denials..).unwrap_or_default().to_vec();
         let mut more_denials = after.more_denials - before.more_denials;

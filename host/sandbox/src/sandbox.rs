@@ -21,7 +21,7 @@ use crate::{
 use opcell_types::{
     Digest,
     control::ControlFiles,
-    quota::{Ledger, ThisProcess},
+    quota::{QuotaStore, ThisProcess},
 };
 use std::{
     collections::BTreeMap,
@@ -47,7 +47,7 @@ pub struct SandboxConfig {
     pub control: Arc<ControlFiles>,
     /// The store of the bytes that plugins have written below granted directories. Default: in this process, while it
     /// runs.
-    pub written: Arc<dyn Ledger>,
+    pub written: Arc<dyn QuotaStore>,
     /// The operator's ceiling for all plugins.
     pub limits: LimitRequest,
     /// Cells at once, all plugins together; also the size of the small pool. Default 64.
@@ -155,7 +155,7 @@ pub struct Sandbox {
     compiler: Compiler,
     cache: Option<Cache>,
     control: Arc<ControlFiles>,
-    written: Arc<dyn Ledger>,
+    written: Arc<dyn QuotaStore>,
     limits: LimitRequest,
     metering: Metering,
     cells: u32,
@@ -178,6 +178,7 @@ impl Sandbox {
     /// # Errors
     /// [`SandboxError`] when an engine cannot be built or the cache directory is not safe.
     pub fn new(config: SandboxConfig) -> Result<Self, SandboxError> {
+        opcell_workers::install();
         descriptors::make_room();
         let cells = config.cells.clamp(1, 4_096);
         let memory = EffectiveLimits::resolve(&config.limits, &LimitRequest::default()).limits.memory;

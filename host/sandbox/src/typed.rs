@@ -248,8 +248,8 @@ fn parts(interface: &str) -> (&str, &str, &str) {
     (package, name, version)
 }
 
-/// Returns `true` if a result took more of the host's memory than the engine was told to allow. It has no type for this;
-/// its words are checked by tests.
+/// Returns `true` if a result took more of the host's memory than the engine was told to allow. It has no type for
+/// this; its words are checked by tests.
 pub(crate) fn is_too_large(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls has been exhausted"))
 }

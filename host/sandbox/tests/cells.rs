@@ -1,4 +1,4 @@
-//! Cells with a well-behaved guest, and with one that breaks each limit in turn.
+//! Cells with a well-behaved guest, and with one that breaks each limit, one after the other.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
@@ -260,6 +260,30 @@ async fn deep_recursion_is_a_stack_overflow_of_the_guest_and_not_of_the_host() {
     let guest = Guest::invoke("(drop (call $deep (i32.const 1))) (unreachable)")
         .with("(func $deep (param i32) (result i32) (i32.add (local.get 0) (call $deep (i32.add (local.get 0) (i32.const 1)))))");
     assert_eq!(kind(&run(&guest, "{}").await), "stack-overflow");
+}
+
+#[tokio::test]
+async fn a_fault_below_the_first_address_is_a_stack_that_is_used_up() {
+    let below = Guest::invoke("(drop (i32.load (i32.const -64))) (unreachable)");
+    assert_eq!(kind(&run(&below, "{}").await), "stack-overflow");
+    let elsewhere = Guest::invoke("(drop (i32.load (i32.const 0x40000000))) (unreachable)");
+    assert_eq!(kind(&run(&elsewhere, "{}").await), "trap");
+}
+
+#[tokio::test]
+async fn a_trap_names_the_functions_that_led_to_it_and_a_limit_its_key() {
+    let guest = Guest::invoke("(call $outer) (unreachable)")
+        .with("(func $inner (unreachable)) (func $outer (call $inner) (nop))");
+    let done = run(&guest, "{}").await;
+    assert_eq!(
+        done.receipt.backtrace.get(..2),
+        Some(&["inner".to_owned(), "outer".to_owned()][..]),
+        "{:?}",
+        done.receipt
+    );
+    assert_eq!(done.receipt.limit, None);
+    let grumpy = Guest::invoke("(drop (memory.grow (i32.const 60000))) (unreachable)");
+    assert_eq!(run(&grumpy, "{}").await.receipt.limit.as_deref(), Some("memory"));
 }
 
 #[tokio::test]

@@ -96,16 +96,16 @@ fn component() -> Arc<[u8]> {
 
 /// A store in memory.
 #[derive(Default, Clone)]
-struct Kept(Arc<Mutex<BTreeMap<String, StoreEntry>>>);
+struct MemoryStores(Arc<Mutex<BTreeMap<String, StoreEntry>>>);
 
-impl HostServices for Kept {
+impl HostServices for MemoryStores {
     fn stores(&self, _context: &CallContext) -> Option<Box<dyn Stores>> {
         Some(Box::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl Stores for Kept {
+impl Stores for MemoryStores {
     async fn ask(
         &mut self,
         store: &str,
@@ -148,14 +148,20 @@ async fn load(granted: bool) -> Arc<Plugin> {
     Sandbox::new(config()).unwrap().load(request).await.unwrap()
 }
 
-async fn call(plugin: &Plugin, kept: &Kept, id: &str, arguments: Value, tape: Tape) -> CellResult<OperationSuccess> {
+async fn call(
+    plugin: &Plugin,
+    kept: &MemoryStores,
+    id: &str,
+    arguments: Value,
+    tape: Tape,
+) -> CellResult<OperationSuccess> {
     let arguments = arguments.to_string();
     plugin.invoke(CellRequest { host: Arc::new(kept.clone()), tape, ..CellRequest::new(id, &arguments) }).await
 }
 
 #[tokio::test]
 async fn a_bucket_is_a_store_of_the_plugin() {
-    let (plugin, kept) = (load(true).await, Kept::default());
+    let (plugin, kept) = (load(true).await, MemoryStores::default());
     let key = json!({"key": "visits"});
     for expected in [1, 2, 3] {
         let done = call(&plugin, &kept, "notes/count", key.clone(), Tape::Off).await;
@@ -175,7 +181,7 @@ async fn a_bucket_is_a_store_of_the_plugin() {
 #[tokio::test]
 async fn without_a_grant_a_bucket_is_refused_and_the_receipt_says_what_would_grant_it() {
     let plugin = load(false).await;
-    let done = call(&plugin, &Kept::default(), "notes/count", json!({"key": "visits"}), Tape::Off).await;
+    let done = call(&plugin, &MemoryStores::default(), "notes/count", json!({"key": "visits"}), Tape::Off).await;
     let Err(CellError::PluginFailure(failure)) = done.result else { panic!("{:?}", done.result) };
     assert_eq!(failure.message.as_str(), "denied");
     let denied = &done.receipt.denials[0];
@@ -184,10 +190,10 @@ async fn without_a_grant_a_bucket_is_refused_and_the_receipt_says_what_would_gra
 
 #[tokio::test]
 async fn what_a_bucket_answered_is_replayed_without_the_host() {
-    let (plugin, kept) = (load(true).await, Kept::default());
+    let (plugin, kept) = (load(true).await, MemoryStores::default());
     let recorded = call(&plugin, &kept, "notes/count", json!({"key": "visits"}), Tape::Record).await;
     let tape = Tape::Replay(Arc::new(*recorded.receipt.recording.unwrap()));
-    let nothing = Kept::default();
+    let nothing = MemoryStores::default();
     // Grants are not asked: what they said is recorded.
     let replayed = call(&*load(false).await, &nothing, "notes/count", json!({"key": "visits"}), tape).await;
     assert_eq!(replayed.result.unwrap().data, json!(1));

@@ -83,16 +83,16 @@ fn guest() -> Guest {
 
 /// Keeps entries in memory, whoever asks.
 #[derive(Default, Clone)]
-struct Kept(Arc<Mutex<BTreeMap<String, StoreEntry>>>);
+struct MemoryStores(Arc<Mutex<BTreeMap<String, StoreEntry>>>);
 
-impl HostServices for Kept {
+impl HostServices for MemoryStores {
     fn stores(&self, _context: &CallContext) -> Option<Box<dyn Stores>> {
         Some(Box::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl Stores for Kept {
+impl Stores for MemoryStores {
     async fn ask(
         &mut self,
         store: &str,
@@ -134,12 +134,12 @@ async fn load(grant: Option<StoreGrant>) -> Arc<Plugin> {
     sandbox().load(request).await.unwrap()
 }
 
-async fn call(plugin: &Plugin, host: &Kept, what: &str) -> CellResult<OperationSuccess> {
+async fn call(plugin: &Plugin, host: &MemoryStores, what: &str) -> CellResult<OperationSuccess> {
     let arguments = format!("\"{what}\"");
     plugin.invoke(CellRequest { host: Arc::new(host.clone()), ..CellRequest::new("test/run", &arguments) }).await
 }
 
-async fn data(plugin: &Plugin, host: &Kept, what: &str) -> Value {
+async fn data(plugin: &Plugin, host: &MemoryStores, what: &str) -> Value {
     (&call(plugin, host, what).await.result.unwrap().data).into()
 }
 
@@ -151,7 +151,7 @@ const FAILED: &str = "E3";
 
 #[tokio::test]
 async fn what_one_call_writes_another_reads_and_receipts_say_so() {
-    let (plugin, host) = (load(Some(StoreGrant::default())).await, Kept::default());
+    let (plugin, host) = (load(Some(StoreGrant::default())).await, MemoryStores::default());
     assert_eq!(data(&plugin, &host, "ga").await, Value::Null);
     let written = call(&plugin, &host, "sa").await;
     assert_eq!(written.result.unwrap().data, json!(1));
@@ -169,7 +169,7 @@ async fn what_one_call_writes_another_reads_and_receipts_say_so() {
 
 #[tokio::test]
 async fn without_a_grant_it_is_denied_and_the_receipt_says_what_would_grant_it() {
-    let (plugin, host) = (load(None).await, Kept::default());
+    let (plugin, host) = (load(None).await, MemoryStores::default());
     for what in ["ga", "sa", "ca", "da", "l"] {
         let done = call(&plugin, &host, what).await;
         assert_eq!(done.result.unwrap().data, json!(DENIED), "{what}");
@@ -184,7 +184,7 @@ async fn without_a_grant_it_is_denied_and_the_receipt_says_what_would_grant_it()
 
 #[tokio::test]
 async fn a_step_takes_a_store_away() {
-    let (plugin, host) = (load(Some(StoreGrant::default())).await, Kept::default());
+    let (plugin, host) = (load(Some(StoreGrant::default())).await, MemoryStores::default());
     let request = CellRequest {
         host: Arc::new(host),
         narrowing: Some(Narrowing::to_nothing()),
@@ -197,7 +197,7 @@ async fn a_step_takes_a_store_away() {
 
 #[tokio::test]
 async fn keys_and_values_are_bounded_before_the_host_sees_them() {
-    let (plugin, host) = (load(Some(StoreGrant::default())).await, Kept::default());
+    let (plugin, host) = (load(Some(StoreGrant::default())).await, MemoryStores::default());
     for what in ["k", "va", "g", "s"] {
         assert_eq!(data(&plugin, &host, what).await, INVALID, "{what}");
     }
@@ -206,7 +206,8 @@ async fn keys_and_values_are_bounded_before_the_host_sees_them() {
 
 #[tokio::test]
 async fn a_full_store_is_an_error_of_its_own() {
-    let (plugin, host) = (load(Some(StoreGrant { entries: 1, ..StoreGrant::default() })).await, Kept::default());
+    let (plugin, host) =
+        (load(Some(StoreGrant { entries: 1, ..StoreGrant::default() })).await, MemoryStores::default());
     assert_eq!(data(&plugin, &host, "sa").await, 1);
     assert_eq!(data(&plugin, &host, "sb").await, QUOTA);
 }
@@ -223,7 +224,7 @@ async fn a_guest_that_floods_its_store_ends_at_its_host_calls() {
     let mut grants = Grants::default();
     grants.stores.insert("kept".to_owned(), StoreGrant::default());
     let request = LoadRequest { grants, limits: limits(r#"{"host-calls":50}"#), ..request(&guest()) };
-    let (plugin, host) = (sandbox().load(request).await.unwrap(), Kept::default());
+    let (plugin, host) = (sandbox().load(request).await.unwrap(), MemoryStores::default());
     let done = call(&plugin, &host, "fa").await;
     assert_eq!(done.result.unwrap_err().kind(), "host-call-limit");
     assert_eq!(host.0.lock().unwrap().values().next().unwrap().version, 50);
@@ -232,7 +233,7 @@ async fn a_guest_that_floods_its_store_ends_at_its_host_calls() {
 #[tokio::test]
 async fn a_replay_is_answered_as_the_store_was_and_writes_nothing() {
     let granted = load(Some(StoreGrant::default())).await;
-    let host = Kept::default();
+    let host = MemoryStores::default();
     let call = |plugin: Arc<Plugin>, what: &'static str, tape: Tape| {
         let host = Arc::new(host.clone());
         let arguments = format!("\"{what}\"");

@@ -57,7 +57,8 @@ pub(crate) fn read(schema: &Value, reading: Reading) -> Result<Translated<'_>, S
     Ok(Translated { schema: Cow::Owned(written), warnings: writer.warnings(MAX_WARNINGS) })
 }
 
-/// Returns `true` if anything in a schema is not of draft 2020-12 with plain pointers, or merely looks like it, for example where a member is named `$id`.
+/// Returns `true` if anything in a schema is not of draft 2020-12 with plain pointers, or merely looks like it, for
+/// example where a member is named `$id`.
 fn is_foreign(schema: &Value) -> bool {
     let mut left = vec![schema];
     let mut is_root = true;

@@ -12,6 +12,7 @@ mod cost;
 mod dialect;
 mod graph;
 mod integers;
+pub mod json;
 mod patterns;
 mod plain;
 #[cfg(test)]
@@ -441,6 +442,7 @@ mod tests {
         }
         defs.insert("d15000".to_owned(), json!({"type": "null"}));
         let chain = json!({"$ref": "#/$defs/d0", "$defs": defs});
+        opcell_workers::install();
         // On a stack as small as those of the runtime's threads.
         let check = move || {
             let schema = Schema::compile(&chain).unwrap();
@@ -452,6 +454,7 @@ mod tests {
 
     #[test]
     fn deep_values_in_deep_schemas_overflow_no_stack() {
+        opcell_workers::install();
         let chain = (0..40).fold(json!({"items": {"$ref": "#"}}), |inner, _| json!({"allOf": [inner]}));
         let check = move || {
             let schema = Schema::compile(&chain).unwrap();

@@ -14,7 +14,7 @@ pub(crate) const MAX_STATES: u64 = 100_000;
 
 /// The number of states that even the simplest pattern takes: with it, no plugin or document has more than 250
 /// patterns.
-const FEWEST_STATES: u64 = 400;
+const MIN_STATES: u64 = 400;
 
 /// The states that are made while matching, kept by every pattern for every thread that matches it, in bytes. A pattern
 /// that needs more is matched without keeping them.
@@ -61,7 +61,7 @@ impl<'a> Patterns<'a> {
 
     /// The states that a pattern counts as against the limit.
     pub(crate) fn weigh(&mut self, pattern: &'a str) -> Result<u64, String> {
-        Ok(self.cost_of(pattern)?.max(FEWEST_STATES))
+        Ok(self.cost_of(pattern)?.max(MIN_STATES))
     }
 
     fn cost_of(&mut self, pattern: &'a str) -> Result<u64, String> {

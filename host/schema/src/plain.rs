@@ -2,8 +2,8 @@
 //! refers or matches.
 //!
 //! The validator is general, and works on another tree than the host's values. A plain schema is kept a second time, as
-//! checks in a row that one walk over a [`Value`], or over its text, goes through. They only ever say that a value fits:
-//! what they cannot decide for certain is left to the validator, which also explains every refusal.
+//! checks in a row that one walk over a [`Value`], or over its text, goes through. They only ever say that a value
+//! fits: what they cannot decide for certain is left to the validator, which also explains every refusal.
 
 mod text;
 
@@ -62,7 +62,7 @@ enum Others {
 
 /// The rule that a part of a value must fit.
 #[derive(Clone, Copy)]
-enum Of<'a> {
+enum PartRule<'a> {
     Plain(&'a Plain),
     Anything,
     /// No part is right.
@@ -195,20 +195,20 @@ impl Plain {
             return true;
         }
         match self.of_member(name) {
-            Of::Plain(plain) => plain.fits(value),
-            Of::Anything => true,
-            Of::Nothing => false,
+            PartRule::Plain(plain) => plain.fits(value),
+            PartRule::Anything => true,
+            PartRule::Nothing => false,
         }
     }
 
     /// Returns the rule that the member of a name must fit.
-    fn of_member(&self, name: &str) -> Of<'_> {
+    fn of_member(&self, name: &str) -> PartRule<'_> {
         let named = self.members.binary_search_by(|(known, _)| (**known).cmp(name)).ok();
         match (named.and_then(|at| self.members.get(at)), &self.others) {
-            (Some((_, plain)), _) => Of::Plain(plain),
-            (None, Others::Checked(plain)) => Of::Plain(plain),
-            (None, Others::Anything) => Of::Anything,
-            (None, Others::Refused) => Of::Nothing,
+            (Some((_, plain)), _) => PartRule::Plain(plain),
+            (None, Others::Checked(plain)) => PartRule::Plain(plain),
+            (None, Others::Anything) => PartRule::Anything,
+            (None, Others::Refused) => PartRule::Nothing,
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Schemas that are kept.
-const KEPT: usize = 64;
+const MAX_SHARED_SCHEMAS: usize = 64;
 
 type Compiled = Result<Arc<Schema>, String>;
 
@@ -52,7 +52,7 @@ impl Cache {
     fn has_room(&self) -> bool {
         let kept = self.schemas.values().filter_map(|(_, compiled)| compiled.as_deref().ok());
         let compiled: u64 = kept.clone().map(|schema| schema.cost.compiled).sum();
-        self.schemas.len() <= KEPT
+        self.schemas.len() <= MAX_SHARED_SCHEMAS
             && compiled <= cost::MAX_COMPILED
             && crate::patterns::check_total(kept.map(|schema| schema.states).sum()).is_ok()
     }

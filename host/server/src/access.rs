@@ -6,7 +6,7 @@
 
 pub mod tokens;
 
-use crate::{api::App, peer::Peer, problem::Problem, tenant::Tenant};
+use crate::{api::App, audit::Sender, peer::Peer, problem::Problem, tenant::Tenant};
 use axum::{
     body::{Body, HttpBody as _},
     extract::{FromRequestParts, RawPathParams, Request, State},
@@ -22,8 +22,8 @@ use std::{
 use subtle::ConstantTimeEq as _;
 use tokens::{Scope, TokenStore};
 
-/// How often it is looked whether a token still holds to which nothing is sent.
-const LOOK: Duration = Duration::from_secs(5);
+/// The interval at which the token of an idle stream is checked again.
+const IDLE_RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The callers that a server accepts.
 #[derive(Debug, Clone, Default)]
@@ -159,20 +159,25 @@ async fn admit(parts: &mut Parts, app: &Arc<App>, scope: Scope) -> Result<Admitt
     let params = RawPathParams::from_request_parts(parts, app).await;
     let params = params.map_err(|_| Problem::bad_request("invalid-path", "the path is not UTF-8"))?;
     let name = params.iter().find(|(name, _)| *name == "tenant").map_or("", |(_, value)| value);
-    let admitted = admit_to(app, &parts.headers, name, scope)?;
-    if scope != Scope::Read {
-        tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name,
-            method = %parts.method, path = parts.uri.path(), "request");
-    } else {
+    let admitted = admit_to(app, &parts.headers, name, scope, &Sender::of(&parts.extensions))?;
+    // What changes something is in the audit log with its answer.
+    if parts.method.is_safe() {
         tracing::debug!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name,
             method = %parts.method, path = parts.uri.path(), "request");
     }
     Ok(admitted)
 }
 
-/// Admits a request to a tenant.
-pub(crate) fn admit_to(app: &App, headers: &HeaderMap, name: &str, scope: Scope) -> Result<Admitted, Problem> {
+/// Admits a request to a tenant. `sender` learns who sends it, whether they are admitted or not.
+pub(crate) fn admit_to(
+    app: &App,
+    headers: &HeaderMap,
+    name: &str,
+    scope: Scope,
+    sender: &Sender,
+) -> Result<Admitted, Problem> {
     let caller = caller(app, headers)?;
+    sender.named(&caller.name);
     // A foreign tenant is not even looked up.
     let tenant = caller.reaches(name).then(|| app.tenants.get(name)).flatten();
     let tenant = tenant.ok_or_else(|| {
@@ -220,7 +225,7 @@ impl Standing {
             loop {
                 let piece = tokio::select! {
                     piece = pieces.next() => Some(piece?),
-                    () = tokio::time::sleep(LOOK) => None,
+                    () = tokio::time::sleep(IDLE_RECHECK_INTERVAL) => None,
                 };
                 if !standing.holds() {
                     return None;

@@ -12,11 +12,13 @@ mod query;
 mod root;
 mod runs;
 mod send;
+pub(crate) mod shapes;
 mod triggers;
 mod workflows;
 
 use crate::{
     access::{self, Access},
+    audit, metrics,
     page::{self, Sessions},
     problem::Problem,
     serve::Settings,
@@ -45,8 +47,8 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
-pub(crate) use runs::{Start, begin, encoded, run_graph};
-pub(crate) use send::{GrantBody, answer, grant, write_grant};
+pub(crate) use runs::{PARK, Start, begin, encoded, run_graph};
+pub(crate) use send::{GrantBody, answer, answer_calls, grant, own, write_grant};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;
@@ -110,11 +112,12 @@ pub struct App {
 
 impl App {
     pub(crate) fn new(settings: &Settings, tenants: Tenants, stop: CancellationToken) -> std::io::Result<Self> {
+        metrics::begin();
         if let Some(draw) = settings.draw {
             tenants.iter().for_each(|tenant| tenant.views.draw_with(draw));
         }
         Ok(Self {
-            mcp: mcp::Services::new(&tenants, &settings.mcp_workflows, &stop),
+            mcp: mcp::Services::new(&tenants, settings, &stop),
             tenants,
             access: settings.access.clone(),
             draw: settings.draw,
@@ -151,6 +154,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/runs/{run}/denials", get(query::denials))
         .route("/runs/{run}/replay", post(runs::replay))
         .route("/runs/{run}/fork", post(runs::fork))
+        .route("/runs/{run}/retry", post(runs::retry))
         .route("/runs/{run}/events", get(events::events))
         .route("/runs/{run}/export", get(export::export))
         .route("/runs/{run}/signal", post(send::signal))
@@ -184,6 +188,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, REQUEST_TIME))
         .layer(middleware::from_fn_with_state(app.clone(), access::same_site))
+        .layer(middleware::from_fn(page::for_browsers))
+        .layer(middleware::from_fn_with_state(app.clone(), audit::audited))
+        .layer(middleware::from_fn(body::small_first))
         .layer(fixed(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
         // With `no-referrer`, browsers say of our own forms that they come from nowhere.
         .layer(fixed(header::REFERRER_POLICY, "same-origin"))

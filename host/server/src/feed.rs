@@ -31,6 +31,9 @@ const PAGE_BYTES: usize = 4 << 20;
 /// Bytes after which a piece of a stream is full; an event that says more is a piece of its own.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// Bytes of JSON with which as many events are read as were asked for.
+const MAX_SHORT_READ_BYTES: usize = 512 << 10;
+
 /// Events that are read before their size is known.
 const FIRST: u64 = 8;
 
@@ -83,7 +86,8 @@ async fn read(
         let left = limit.saturating_sub(frames.len() as u64);
         let asked = wanted.min(left);
         let read = if asked == 0 { Vec::new() } else { engine.events_after(run, last, asked).await? };
-        let is_end = (read.len() as u64) < asked;
+        let before = bytes;
+        let is_short = (read.len() as u64) < asked;
         for recorded in &read {
             let frame = Frame::of(recorded);
             bytes = bytes.saturating_add(frame.json.len());
@@ -93,7 +97,9 @@ async fn read(
                 return Ok((frames, true));
             }
         }
-        if is_end || asked == left {
+        // Events of few bytes are fewer than were asked for only where the run ends.
+        let is_end = read.is_empty() || (is_short && bytes - before < MAX_SHORT_READ_BYTES);
+        if is_end || (asked == left && !is_short) {
             return Ok((frames, false));
         }
         // As many as fit, if they are like those before.

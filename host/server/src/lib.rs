@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod api;
+mod audit;
 pub mod export;
 pub mod feed;
 pub mod mcp;

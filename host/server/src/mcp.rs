@@ -2,48 +2,56 @@
 //!
 //! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that
 //! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
-//! asked for with `opcell_run`. A skill is a resource.
+//! asked for with `opcell_run`. A client of revision 2026-07-28 that declares tasks gets a task instead, and one that
+//! has forms is asked what the run asks. A skill is a resource, and listed with its files.
 
+mod asked;
+mod caller;
 mod changes;
+mod gateway;
 mod params;
+mod runs;
+mod search;
 mod skills;
 mod stdio;
+mod tasks;
+mod ticket;
 mod tools;
 
-use crate::{
-    api::{Start, begin},
-    tenant::Tenant,
-};
+use crate::tenant::Tenant;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use caller::Client;
 use changes::Changes;
-use opcell::{CallError, CallOutput, trace::TraceContext};
-use opcell_engine::{MESSAGE_SIGNAL, Status};
-use opcell_journal::RunId;
+pub use gateway::{Face, Gateway};
+use gateway::{Gate, Offered};
+use opcell::{CallError, CallOutput, Host, trace::TraceContext};
 use opcell_types::Value;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorCode,
-        Implementation, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-        ProgressNotificationParam, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-        SubscriptionFilter,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CustomRequest,
+        CustomResult, ErrorCode, GetSkillRequestParams, GetSkillResult, GetTaskParams, GetTaskResult, Implementation,
+        ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+        ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+        ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
     },
     service::{NotificationContext, RequestContext, ServiceExt, SubscriptionContext},
 };
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 use tools::{Target, ToolList};
 
-/// The time for which a tool waits for the run that it started.
-const WAIT: Duration = Duration::from_secs(50);
-
-/// How often it is looked whether a client that is told of changes has gone.
-const CLOSED: Duration = Duration::from_secs(10);
+/// The interval at which it is checked that a client which is told of changes is still connected.
+const CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The key of the receipt in a result.
 const RECEIPT: &str = "opcell/receipt";
 
 /// Tools per page of a list.
-const PAGE: usize = 200;
+const TOOLS_PER_PAGE: usize = 200;
+
+/// The begin of what a cursor says.
+const CURSOR: &str = "after ";
 
 /// A server of one tenant's tools.
 #[derive(Clone)]
@@ -51,20 +59,36 @@ pub struct McpServer {
     tenant: Arc<Tenant>,
     workflows: Arc<BTreeSet<String>>,
     changes: Changes,
+    /// No worker drives the runs of the tenant: this server does, as long as it lasts.
+    drives: bool,
+    gate: Option<Arc<Gate>>,
 }
 
 impl McpServer {
     /// Offers the operations of a tenant, and these of its workflows.
     #[must_use]
     pub fn new(tenant: Arc<Tenant>, workflows: impl IntoIterator<Item = String>) -> Self {
-        Self { tenant, workflows: Arc::new(workflows.into_iter().collect()), changes: Changes::default() }
+        Self {
+            tenant,
+            workflows: Arc::new(workflows.into_iter().collect()),
+            changes: Changes::default(),
+            drives: false,
+            gate: None,
+        }
+    }
+
+    /// Offers the tools of the tenant's MCP servers as well.
+    #[must_use]
+    pub fn with_gateway(self, gateway: Gateway) -> Self {
+        Self { gate: Some(Arc::new(Gate::new(gateway))), ..self }
     }
 
     /// Speaks on stdin and stdout until the client closes them.
     ///
     /// # Errors
     /// When the client does not speak the protocol.
-    pub async fn stdio(self) -> io::Result<()> {
+    pub async fn stdio(mut self) -> io::Result<()> {
+        self.drives = true;
         let (read, write) = rmcp::transport::stdio();
         match self.serve(stdio::Stdio::new(read, write)).await {
             Ok(service) => service.waiting().await.map(drop).map_err(io::Error::other),
@@ -74,151 +98,112 @@ impl McpServer {
         }
     }
 
-    async fn tools(&self) -> ToolList {
+    /// Everything that can be called, and the gateway's view of it where there is one.
+    async fn tools(&self) -> Listed {
         self.tenant.refresh().await;
-        ToolList::of(&self.tenant.host.now(), &self.workflows)
+        let host = self.tenant.host.now();
+        match &self.gate {
+            Some(gate) => Listed::Gateway(gate.face(), gate.offered(host, &self.workflows).await),
+            None => Listed::Own(ToolList::of(&host, &self.workflows)),
+        }
+    }
+
+    /// Reads skills, off the threads that must not wait.
+    async fn of_skills<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Host) -> Result<T, ErrorData> + Send + 'static,
+    ) -> Result<T, ErrorData> {
+        let tenant = self.tenant.clone();
+        let read = tokio::task::spawn_blocking(move || read(&tenant.host.now())).await;
+        read.map_err(|_| ErrorData::internal_error("reading the skill was abandoned", None))?
     }
 
     async fn invoke(&self, id: &str, arguments: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
         let host = self.tenant.host.now();
-        let called = host.invoke(id, arguments).cancel(context.ct.clone()).await;
-        let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt);
-        let receipt = receipt.map(|receipt| Json::from(&**receipt));
-        let mut result = match called {
-            Ok(success) => {
-                let data = Json::from(&success.data);
+        let mut call = host.invoke(id, arguments).cancel(context.ct.clone());
+        if let Some(traceparent) = traceparent(context) {
+            call = call.traceparent(traceparent);
+        }
+        let called = call.await;
+        result_of(called, &Client::of(context), Parts::AreData)
+    }
+}
+
+/// The trace that a request belongs to.
+fn traceparent(context: &RequestContext<RoleServer>) -> Option<&str> {
+    context.meta.get_traceparent().filter(|text| TraceContext::parse(text).is_some())
+}
+
+/// The meaning of a result that is a list of blocks of content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// It is data like any other.
+    AreData,
+    /// A tool of another server gave these blocks.
+    AreBlocks,
+}
+
+/// The result of a call, with its receipt.
+fn result_of(called: Result<CallOutput, CallError>, client: &Client, parts: Parts) -> CallToolResult {
+    let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt);
+    let receipt = receipt.map(|receipt| Json::from(&**receipt));
+    let mut result = match called {
+        Ok(success) => {
+            let data = Json::from(&success.data);
+            let summary = success.summary.into_iter().map(ContentBlock::text);
+            if let Some(blocks) = gateway::blocks(&data).filter(|_| parts == Parts::AreBlocks) {
+                CallToolResult::success(summary.chain(blocks).collect())
+            } else {
                 let text = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
-                let summary = success.summary.into_iter().map(ContentBlock::text);
                 let mut result = CallToolResult::success(summary.chain([ContentBlock::text(text)]).collect());
-                result.structured_content = Some(data).filter(Json::is_object);
+                // Revisions before 2026-07-28 have objects there and nothing else.
+                result.structured_content = Some(data).filter(|data| client.is_current || data.is_object());
                 result
             }
-            Err(CallError { failure, .. }) => {
-                let remedy = failure.denial.as_ref().and_then(|denial| opcell::remedy::render(&denial.remedy));
-                let remedy = remedy.map(|remedy| format!("; to allow it: {remedy}")).unwrap_or_default();
-                let text = format!("{}: {}{remedy}", failure.reason, failure.message);
-                CallToolResult::error(vec![ContentBlock::text(text)])
-            }
-        };
-        if let Some(receipt) = receipt {
-            result.meta = Some(MetaObject(Map::from_iter([(RECEIPT.to_owned(), receipt)])));
         }
-        result
-    }
-
-    async fn start(&self, workflow: &str, input: Value, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let traceparent = context.meta.get_traceparent().filter(|text| TraceContext::parse(text).is_some());
-        let start = Start { workflow, input, run: None, idempotent: false, traceparent: traceparent.map(Arc::from) };
-        let started = match begin(&self.tenant, start).await {
-            Ok((run, _)) => run,
-            Err(problem) => return refused(&problem),
-        };
-        self.follow(&started, WAIT, true, context).await
-    }
-
-    /// Waits for a run while it does something, and says how it stands.
-    async fn follow(
-        &self,
-        run: &RunId,
-        wait: Duration,
-        owns: bool,
-        context: &RequestContext<RoleServer>,
-    ) -> CallToolResult {
-        let token = context.meta.get_progress_token();
-        let mut reader = self.tenant.feeds.reader(run.clone(), 0);
-        let following = async {
-            let mut entered = 0.0;
-            while let Ok(Some(_)) = reader.next().await {
-                for step in reader.entered() {
-                    let Some(token) = &token else { break };
-                    entered += 1.0;
-                    let progress = ProgressNotificationParam::new(token.clone(), entered);
-                    let _ = context.peer.notify_progress(progress.with_message(format!("step {step}"))).await;
-                }
-                if self.status(run).await.is_none_or(|status| status == Status::Suspended || status.has_ended()) {
-                    break;
-                }
-            }
-        };
-        let cancelled = tokio::select! {
-            () = following => false,
-            () = tokio::time::sleep(wait) => false,
-            () = context.ct.cancelled() => true,
-        };
-        if cancelled && owns {
-            let reason = "cancelled by the client of the tool".into();
-            let message = opcell_engine::Message::Cancel { reason, by: Some("mcp".into()) };
-            let _ = self.tenant.host.engine().send(run, &message).await;
+        Err(CallError { failure, .. }) => {
+            let remedy = failure.denial.as_ref().and_then(|denial| opcell::remedy::render(&denial.remedy));
+            let remedy = remedy.map(|remedy| format!("; to allow it: {remedy}")).unwrap_or_default();
+            let text = format!("{}: {}{remedy}", failure.reason, failure.message);
+            CallToolResult::error(vec![ContentBlock::text(text)])
         }
-        self.report(run).await
+    };
+    if let Some(receipt) = receipt {
+        result.meta = Some(MetaObject(Map::from_iter([(RECEIPT.to_owned(), receipt)])));
     }
+    result
+}
 
-    async fn status(&self, run: &RunId) -> Option<Status> {
-        Some(self.tenant.views.of(run).await.ok()?.state().status())
-    }
+/// The tools of a server, and how a client sees them.
+enum Listed {
+    Own(ToolList),
+    Gateway(Face, Arc<Offered>),
+}
 
-    async fn report(&self, run: &RunId) -> CallToolResult {
-        let (outcome, questions, receipts) = match self.tenant.views.of(run).await {
-            Ok(view) => (view.state().outcome(), view.state().questions(), view.receipts().collect()),
-            Err(problem) => return refused(&problem),
-        };
-        let text = match outcome.status {
-            Status::Completed => outcome.result.as_str().map_or_else(|| outcome.result.to_json(), str::to_owned),
-            Status::Failed | Status::Cancelled => {
-                let reason = outcome.reason.as_deref().unwrap_or("failed");
-                format!("{reason}: {}", outcome.message.as_deref().unwrap_or_default())
-            }
-            status => format!("run `{run}` is {status}; ask for it again with the tool `{}`", tools::RUN),
-        };
-        let mut result = match outcome.status {
-            Status::Failed | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
-            _ => CallToolResult::success(vec![ContentBlock::text(text)]),
-        };
-        result.structured_content = Some(json!({
-            "run": run, "status": outcome.status, "result": Json::from(&outcome.result), "questions": questions,
-        }));
-        let receipts = self.receipts(run, receipts).await;
-        result.meta = Some(MetaObject(Map::from_iter([
-            ("opcell/run".to_owned(), json!(run)),
-            ("opcell/used".to_owned(), json!(outcome.used)),
-            ("opcell/receipts".to_owned(), Json::Array(receipts)),
-        ])));
-        result
-    }
-
-    /// The receipts that these events brought.
-    async fn receipts(&self, run: &RunId, events: Vec<u64>) -> Vec<Json> {
-        let events = self.tenant.views.events(run, events).await.unwrap_or_default();
-        let of = |recorded| Some(Json::from(&**opcell::run::receipt(recorded)?));
-        events.values().filter_map(|recorded| of(&recorded.event)).collect()
-    }
-
-    /// Looks at a run of one of the offered workflows, and perhaps says something to it.
-    async fn look(&self, arguments: &Value, context: &RequestContext<RoleServer>) -> CallToolResult {
-        let wrong = |text: String| CallToolResult::error(vec![ContentBlock::text(text)]);
-        let Some(run) = arguments.get("run").and_then(Value::as_str) else {
-            return wrong("`run` must be the ID of a run".to_owned());
-        };
-        let run: RunId = run.into();
-        let offered = match self.tenant.views.of(&run).await {
-            Ok(view) => view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref())),
-            Err(problem) => return wrong(problem.detail),
-        };
-        if !offered {
-            return wrong(format!("the journal has no run `{run}`"));
+impl Listed {
+    fn list(&self) -> &ToolList {
+        match self {
+            Self::Own(list) => list,
+            Self::Gateway(_, offered) => &offered.tools,
         }
-        if let Some(message) = arguments.get("message").and_then(Value::as_str) {
-            let sent = self
-                .tenant
-                .host
-                .engine()
-                .signal(&run, &MESSAGE_SIGNAL.into(), message.into(), Some("mcp".into()))
-                .await;
-            if let Err(error) = sent {
-                return wrong(error.to_string());
+    }
+
+    /// A page of what a client is listed, and `true` if it is the last one.
+    fn page(&self, after: Option<&str>, most: usize) -> (Vec<Tool>, bool) {
+        match self {
+            Self::Gateway(Face::Search, _) => {
+                let rest = gateway::faces().into_iter().filter(|tool| after.is_none_or(|after| *tool.name > *after));
+                (rest.collect(), true)
             }
+            _ => self.list().page(after, most),
         }
-        self.follow(&run, WAIT, false, context).await
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        match self {
+            Self::Own(_) => format!("there is no tool `{}`", crate::api::shown(name)),
+            Self::Gateway(_, offered) => offered.unknown(name),
+        }
     }
 }
 
@@ -227,20 +212,32 @@ fn refused(problem: &crate::problem::Problem) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}{remedy}", problem.code, problem.detail))])
 }
 
-/// Returns the start of a page of a list of this length.
-fn start_of(request: Option<PaginatedRequestParams>, length: usize) -> Result<usize, ErrorData> {
-    match request.and_then(|request| request.cursor).map(|cursor| cursor.parse::<usize>()) {
-        None => Ok(0),
-        Some(Ok(start)) if start <= length => Ok(start),
-        Some(_) => Err(ErrorData::invalid_params("the cursor is not one of this server's", None)),
+/// The name after which a page of a list begins. What is added or removed between two pages shifts none of the others.
+fn after(request: Option<PaginatedRequestParams>) -> Result<Option<String>, ErrorData> {
+    let Some(cursor) = request.and_then(|request| request.cursor) else { return Ok(None) };
+    let name = URL_SAFE_NO_PAD.decode(&cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    match name.as_deref().and_then(|name| name.strip_prefix(CURSOR)) {
+        Some(name) => Ok(Some(name.to_owned())),
+        None => Err(ErrorData::invalid_params("the cursor is not one of this server's", None)),
     }
+}
+
+/// The cursor of the page after the one that ends with this name.
+fn cursor(last: &str) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{CURSOR}{last}"))
 }
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        let mut info = ServerConfig::new(
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_resources().build(),
-        );
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_skills_with_directory_read();
+        let mut info = ServerConfig::new(match self.workflows.is_empty() {
+            true => capabilities.build(),
+            false => capabilities.enable_tasks().build(),
+        });
         info.server_info = Implementation::new("opcell", env!("CARGO_PKG_VERSION")).with_title("Opcell");
         info.instructions = Some(
             "Each tool runs in a metered WebAssembly cell; `_meta` of a result has its receipt. A refusal says what would allow it."
@@ -254,7 +251,7 @@ impl ServerHandler for McpServer {
         let mut changes = self.changes.listen(self).await;
         tokio::spawn(async move {
             while !context.peer.is_transport_closed() {
-                match tokio::time::timeout(CLOSED, changes.changed()).await {
+                match tokio::time::timeout(CLOSED_CHECK_INTERVAL, changes.changed()).await {
                     Ok(Ok(())) if context.peer.notify_tool_list_changed().await.is_ok() => {}
                     Ok(_) => break,
                     Err(_) => {}
@@ -286,12 +283,11 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = self.tools().await;
-        let start = start_of(request, tools.len())?;
-        let page = tools.page(start, PAGE);
-        let end = start + page.len();
+        let after = after(request)?;
+        let (page, is_last) = self.tools().await.page(after.as_deref(), TOOLS_PER_PAGE);
+        let next = page.last().filter(|_| !is_last).map(|tool| cursor(&tool.name));
         let mut result = ListToolsResult::with_all_items(page);
-        result.next_cursor = (end < tools.len()).then(|| end.to_string());
+        result.next_cursor = next;
         Ok(result)
     }
 
@@ -300,12 +296,16 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let all = skills::list(&self.tenant.host.now());
-        let (start, most) = (start_of(request, all.len())?, all.len());
-        let page: Vec<_> = all.into_iter().skip(start).take(PAGE).collect();
-        let end = start + page.len();
-        let mut result = ListResourcesResult::with_all_items(page);
-        result.next_cursor = (end < most).then(|| end.to_string());
+        let after = after(request)?;
+        let mut rest = skills::list(&self.tenant.host.now());
+        rest.sort_by(|a, b| a.uri.cmp(&b.uri));
+        if let Some(after) = after {
+            rest.retain(|resource| *resource.uri > *after);
+        }
+        let next = rest.get(TOOLS_PER_PAGE).and_then(|_| rest.get(TOOLS_PER_PAGE - 1)).map(|last| cursor(&last.uri));
+        rest.truncate(TOOLS_PER_PAGE);
+        let mut result = ListResourcesResult::with_all_items(rest);
+        result.next_cursor = next;
         Ok(result)
     }
 
@@ -314,10 +314,7 @@ impl ServerHandler for McpServer {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let tenant = self.tenant.clone();
-        let read = tokio::task::spawn_blocking(move || skills::read(&tenant.host.now(), &request.uri)).await;
-        let read = read.map_err(|_| ErrorData::internal_error("reading the skill was abandoned", None))?;
-        Ok(read?.into())
+        self.of_skills(move |host| skills::read(host, &request.uri)).await.map(Into::into)
     }
 
     async fn on_custom_request(
@@ -336,16 +333,95 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = Value::from(Json::Object(request.arguments.unwrap_or_default()));
-        let result = match self.tools().await.target(&request.name) {
-            Some(Target::Operation(id)) => self.invoke(&id, arguments, &context).await,
-            Some(Target::Workflow(name)) => self.start(&name, arguments, &context).await,
-            Some(Target::Run) => self.look(&arguments, &context).await,
-            None => {
-                let text = format!("there is no tool `{}`", crate::api::shown(&request.name));
-                return Err(ErrorData::invalid_params(text, None));
+        let listed = self.tools().await;
+        let mut request = request;
+        if let Listed::Gateway(Face::Search, offered) = &listed {
+            let arguments = request.arguments.take().unwrap_or_default();
+            match &*request.name {
+                gateway::SEARCH => return Ok(offered.search(&Value::from(Json::Object(arguments))).into()),
+                gateway::DESCRIBE => return Ok(offered.describe(&Value::from(Json::Object(arguments))).into()),
+                gateway::CALL => {
+                    let mut arguments = arguments;
+                    let name = match arguments.remove("name") {
+                        Some(Json::String(name)) => name,
+                        _ => return Err(ErrorData::invalid_params("`name` must be a text", None)),
+                    };
+                    request.arguments = match arguments.remove("arguments") {
+                        None | Some(Json::Null) => None,
+                        Some(Json::Object(arguments)) => Some(arguments),
+                        Some(_) => return Err(ErrorData::invalid_params("`arguments` must be an object", None)),
+                    };
+                    request.name = name.into();
+                }
+                _ => request.arguments = Some(arguments),
             }
+        }
+        let arguments = Value::from(Json::Object(request.arguments.unwrap_or_default()));
+        let result = match listed.list().target(&request.name) {
+            Some(Target::Operation(id)) => self.invoke(&id, arguments, &context).await.into(),
+            Some(Target::Workflow(name)) => match request.request_state {
+                Some(state) => {
+                    let responses = request.input_responses.unwrap_or_default();
+                    self.again(&name, &state, responses, &context).await?
+                }
+                None => self.start(&name, arguments, &context).await?,
+            },
+            Some(Target::Run) => self.look(&arguments, &context).await.into(),
+            Some(Target::Remote(server, tool)) => self.call_server(&server, &tool, arguments, &context).await.into(),
+            None => return Err(ErrorData::invalid_params(listed.unknown(&request.name), None)),
         };
-        Ok(result.into())
+        Ok(result)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.task_now(&request.task_id, &context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.task_answered(&request.task_id, request.input_responses, &context).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.task_cancelled(&request.task_id, &context).await
+    }
+
+    async fn list_skills(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        let after = after(request)?;
+        let (page, last) = self.of_skills(move |host| skills::page(host, after.as_deref())).await?;
+        let mut result = ListSkillsResult::with_all_items(page);
+        result.next_cursor = last.map(|last| cursor(&last));
+        Ok(result)
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        self.of_skills(move |host| skills::one(host, &request.uri)).await.map(GetSkillResult::new)
+    }
+
+    async fn read_resource_directory(
+        &self,
+        request: ReadResourceDirectoryRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.of_skills(move |host| skills::directory(host, &request.uri)).await.map(ListResourcesResult::with_all_items)
     }
 }

@@ -1,9 +1,11 @@
 //! The metrics for a monitoring system, in the text format of Prometheus.
 
 mod meter;
+mod process;
 
 use crate::tenant::Tenant;
-use opcell_engine::RunOutcome;
+use opcell_engine::{RunOutcome, event::Timestamp};
+use opcell_journal::RunEntry;
 use opcell_sandbox::PoolUse;
 use std::{
     collections::BTreeMap,
@@ -12,10 +14,13 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
+use meter::Histogram;
+
 pub use meter::Meter;
+pub(crate) use process::begin;
 
 /// The usage of one tenant's runs since the server started, counted when a run ends here.
 #[derive(Default)]
@@ -31,6 +36,8 @@ pub(crate) struct RunCounters {
 
 #[derive(Default)]
 struct Ended {
+    /// Durations of runs, by workflow and status.
+    took: BTreeMap<(String, &'static str), Histogram>,
     by_status: BTreeMap<&'static str, u64>,
     by_denial: BTreeMap<String, u64>,
     by_limit: BTreeMap<String, u64>,
@@ -56,6 +63,10 @@ impl RunCounters {
         }
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         *ended.by_status.entry(outcome.status.as_str()).or_default() += 1;
+        let is_known = ended.took.keys().any(|(workflow, _)| **workflow == *outcome.workflow);
+        let workflow = if is_known || ended.took.len() < MAX_LABELS { outcome.workflow.as_ref() } else { OTHER };
+        let key = (workflow.to_owned(), outcome.status.as_str());
+        ended.took.entry(key).or_insert_with(Histogram::of_runs).observe(age(outcome.began));
         ended.cells += outcome.used.cells;
         ended.rounds += outcome.used.rounds;
         ended.tokens += outcome.used.tokens;
@@ -69,6 +80,12 @@ impl RunCounters {
             count(&mut ended.by_limit, outcome.reason.as_deref().unwrap_or("other"));
         }
     }
+}
+
+/// The time since a moment; none for one to come.
+fn age(since: Timestamp) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Duration::from_micros(u64::try_from(since.0).unwrap_or(0)))
 }
 
 fn count(of: &mut BTreeMap<String, u64>, label: &str) {
@@ -101,7 +118,9 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
     let mut runs = Vec::new();
     for (tenant, journaled) in tenants {
-        runs.extend(journaled.states.iter().map(|(status, count)| (by(tenant, "status", status), count.to_string())));
+        // A status without runs is 0 and not absent: alarms compare numbers.
+        let count = |status: &str| journaled.states.get(status).copied().unwrap_or(0);
+        runs.extend(RunEntry::STATUSES.map(|status| (by(tenant, "status", status), count(status).to_string())));
     }
     family("runs", "gauge", "Runs of the journal by status.", runs);
     let of = |read: fn(&Journaled) -> String| {
@@ -170,6 +189,18 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     let meters: Vec<(String, &Meter)> =
         tenants.iter().filter_map(|(tenant, _)| Some((label(tenant), tenant.meter.as_ref()?))).collect();
     meter::write(&mut out, &meters);
+    let _ = writeln!(
+        out,
+        "# HELP opcell_run_seconds Time from the start of runs that ended here to their end.\n# TYPE opcell_run_seconds histogram"
+    );
+    for (tenant, _) in tenants {
+        let of = tenant.counters.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((workflow, status), took) in &of.took {
+            let labels = format!("{},workflow=\"{}\",status=\"{status}\"", label(tenant), escaped(workflow));
+            took.write(&mut out, "run_seconds", &labels);
+        }
+    }
+    process::write(&mut out);
     out
 }
 

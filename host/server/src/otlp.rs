@@ -1,7 +1,7 @@
 //! Traces of runs that have ended, sent to a collector of OpenTelemetry: OTLP over HTTP as JSON, made from the events.
 //!
-//! Sending never holds a run up: what ends while too much waits is left out and counted, and `opcell runs export --otlp`
-//! has it still.
+//! Sending never holds a run up: what ends while too much waits is left out and counted, and `opcell runs export
+//! --otlp` has it still.
 
 use crate::{api::pieces, tenant::Tenant};
 use opcell::http::{FetchLimits, HttpClient, HttpRule, Method, OriginPattern};

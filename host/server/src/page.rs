@@ -1,14 +1,15 @@
-//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script, and asks
-//! nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy allows no
-//! script but ours.
+//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script,
+//! and asks nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy
+//! allows no script but ours.
 
 mod compare;
 mod door;
 mod list;
+mod refusal;
 mod run;
 mod triggers;
 
-use crate::{api::App, threads};
+use crate::{api::App, tenant::Tenant, threads};
 use axum::{
     Router,
     extract::DefaultBodyLimit,
@@ -25,6 +26,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use door::Visitor;
 
 pub(crate) use door::Sessions;
+pub(crate) use refusal::for_browsers;
 
 /// The policy of what pages may load: from this server only, and nothing inline.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -41,10 +43,14 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}", get(run::show))
         .route("/t/{tenant}/runs/{run}/graph.svg", get(run::graph))
         .route("/t/{tenant}/runs/{run}/live", get(run::live))
+        .route("/t/{tenant}/runs/{run}/events", get(run::history::list))
+        .route("/t/{tenant}/runs/{run}/events/{seq}", get(run::history::event))
         .route("/t/{tenant}/runs/{run}/export", get(run::export))
         .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
         .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
+        .route("/t/{tenant}/runs/{run}/call", post(run::call))
         .route("/t/{tenant}/runs/{run}/allow", post(run::allow))
+        .route("/t/{tenant}/runs/{run}/retry", post(run::retry))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))
         .route("/t/{tenant}/runs/{run}/fork", post(run::fork))
         .layer(middleware::from_fn_with_state(app.clone(), threads::apart));
@@ -116,6 +122,7 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                     a.home href="/" { "Opcell" }
                     @if let Some(tenant) = tenant {
                         nav aria-label="Tenant" {
+                            @if tenant != Tenant::DEFAULT { b { (tenant) } }
                             a href=(place(tenant, "")) { "Runs" }
                             a href=(place(tenant, "/triggers")) { "Triggers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
@@ -156,12 +163,36 @@ fn duration(ms: f64) -> String {
 /// Longest text of one message or value on the page, in characters.
 const TEXT: usize = 20_000;
 
+/// Bytes of JSON up to which a value is shown with line breaks.
+const TREE_BYTES: u64 = 1 << 20;
+
 fn value(of: &Value) -> Markup {
+    let bytes = of.measure().bytes();
+    html! { pre { @match of.as_str() {
+        Some(text) => (cut(text)),
+        // As a tree, which line breaks need, a value takes many times as much as its text.
+        None if bytes > TREE_BYTES => { (of.json_prefix(TEXT)) "… (" (bytes) " bytes)" }
+        None => (cut(&serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default())),
+    } } }
+}
+
+/// Characters of a value beside others.
+const BRIEF: usize = 2_000;
+
+/// A value beside others: its beginning, and a link to all of it.
+fn brief(of: &Value, whole: &str) -> Markup {
     let text = match of.as_str() {
         Some(text) => text.to_owned(),
-        None => serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default(),
+        None if of.measure().bytes() <= BRIEF as u64 => {
+            serde_json::to_string_pretty(&serde_json::Value::from(of)).unwrap_or_default()
+        }
+        // A character has four bytes at most.
+        None => of.json_prefix((BRIEF + 1) * 4),
     };
-    html! { pre { (cut(&text)) } }
+    html! { @match text.char_indices().nth(BRIEF) {
+        Some((end, _)) => { pre { (text.get(..end).unwrap_or_default()) "…" } p { a href=(whole) { "All of it" } } }
+        None => { pre { (text) } }
+    } }
 }
 
 fn cut(text: &str) -> String {

@@ -29,8 +29,8 @@ impl Peer {
         self.0.ip()
     }
 
-    /// Returns `true` if it is a program of the user that runs this server, as far as the system says. `own` is where the server
-    /// listens.
+    /// Returns `true` if it is a program of the user that runs this server, as far as the system says. `own` is where
+    /// the server listens.
     pub(crate) fn is_own_user(&self, own: SocketAddr) -> bool {
         is_of_own_user(self.0, own)
     }

@@ -1,5 +1,6 @@
 //! Problems of requests, in the form of RFC 9457: `application/problem+json`.
 
+use crate::api::shapes::{CallReceipt, Finding};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -32,9 +33,11 @@ pub struct Problem {
     pub remedy: Option<String>,
     /// Findings with their places in the document or the project file, if the problem is one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Finding>)]
     pub findings: Vec<Json_>,
     /// The receipt of the call, if the problem is that it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<CallReceipt>)]
     pub receipt: Option<Json_>,
     /// Seconds after which trying again makes sense.
     #[serde(skip)]
@@ -142,6 +145,8 @@ impl From<&JournalError> for Problem {
             JournalError::UnknownRun(_) => StatusCode::NOT_FOUND,
             JournalError::RunExists(_)
             | JournalError::Held { .. }
+            | JournalError::FromElsewhere { .. }
+            | JournalError::TooLarge { .. }
             | JournalError::Ended { .. }
             | JournalError::Torn { .. }
             | JournalError::Broken { .. }

@@ -13,15 +13,15 @@ use jiff::Timestamp;
 use opcell::triggers::{RunName, Schedule, Trigger, TriggerAction, TriggerSource};
 use opcell_engine::RunError;
 use opcell_journal::RunQuery;
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The longest sleep: a clock may be set, and a machine may have slept.
-const LOOK: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// When what could not be started is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs of a schedule that are looked at: the newest has the newest instant, or one of these if many were made up for.
 const NEWEST: usize = 1_000;
@@ -39,7 +39,7 @@ struct Scheduled {
 pub(crate) async fn run(tenant: Arc<Tenant>, stop: CancellationToken) -> Result<(), RunError> {
     let mut scheduled = scheduled(&tenant).await?;
     while !scheduled.is_empty() && !stop.is_cancelled() {
-        let mut wait = LOOK;
+        let mut wait = MAX_SLEEP;
         for scheduled in &mut scheduled {
             let Some((trigger, schedule)) = tenant.triggers.get(scheduled.trigger).and_then(cron) else { continue };
             let now = Timestamp::now();
@@ -51,7 +51,7 @@ pub(crate) async fn run(tenant: Arc<Tenant>, stop: CancellationToken) -> Result<
                 }
                 Err(done) => {
                     scheduled.done = done;
-                    wait = wait.min(AGAIN);
+                    wait = wait.min(RETRY_DELAY);
                 }
             }
         }
@@ -121,7 +121,8 @@ async fn fire(tenant: &Arc<Tenant>, trigger: &Trigger, instant: Timestamp) -> Re
     let key = trigger.scheduled_run(instant);
     match &trigger.action {
         TriggerAction::Start { workflow } => {
-            let start = Start { workflow, input, run: Some(key), idempotent: true, traceparent: None };
+            let start =
+                Start { workflow, input, run: Some(NewRunId::derived(key)), idempotent: true, traceparent: None };
             begin(tenant, start).await.map(drop)
         }
         TriggerAction::Signal { signal, run: RunName::Fixed(run) } => {

@@ -58,6 +58,8 @@ pub struct Settings {
     pub draw: Option<Draw>,
     /// Workflows that are tools for MCP clients, beside the operations.
     pub mcp_workflows: Vec<String>,
+    /// The part that each tenant's MCP endpoint offers of the tools of the tenant's own MCP servers; absent: nothing.
+    pub mcp_gateway: Option<crate::mcp::Gateway>,
     /// The collector of the traces of ended runs.
     pub collector: Option<Collector>,
 }
@@ -73,6 +75,7 @@ impl Settings {
             worker: WorkerOptions::default(),
             draw: None,
             mcp_workflows: Vec::new(),
+            mcp_gateway: None,
             collector: None,
         }
     }
@@ -132,6 +135,17 @@ pub enum ServeError {
     /// Serving failed.
     #[error("the server failed: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Logs what a worker reports. Another worker that has taken a run over is no mistake.
+fn logged(tenant: &str, event: WorkerEvent) {
+    match event {
+        WorkerEvent::Refused { run, why } => tracing::warn!(tenant, %run, why, "a run cannot continue here"),
+        WorkerEvent::LeaseLost { run } => tracing::info!(tenant, %run, "another worker drives the run from now on"),
+        WorkerEvent::Unreachable { why } => tracing::warn!(tenant, why, "the journal does not answer; trying again"),
+        WorkerEvent::Reachable => tracing::warn!(tenant, "the journal answers again"),
+        _ => {}
+    }
 }
 
 /// A server that listens, and has not answered yet.
@@ -214,7 +228,7 @@ impl Serving {
                 let report = |event: WorkerEvent| {
                     match event {
                         WorkerEvent::Turn(outcome) => tenant.stopped(&outcome),
-                        event => tracing::warn!(tenant = %tenant.name, ?event, "worker"),
+                        event => logged(&tenant.name, event),
                     }
                     Ok::<(), RunError>(())
                 };

@@ -4,7 +4,7 @@
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 
 use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp};
-use opcell_types::Value;
+use opcell_types::{Outcome, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// The kind of a span.
@@ -47,7 +47,7 @@ impl SpanKind {
 }
 
 /// Spans of one run that the server keeps: some 300 bytes each.
-const MOST: usize = 400_000;
+const MAX_SPANS: usize = 400_000;
 
 /// One span.
 #[derive(Debug, Clone)]
@@ -67,6 +67,10 @@ pub struct Span {
     pub began: Timestamp,
     /// When it ended; absent: it has not.
     pub ended: Option<Timestamp>,
+    /// Number of the event that brought what it was given.
+    pub given_at: Option<u64>,
+    /// Number of the event that ended it.
+    pub ended_at: Option<u64>,
     /// Why it failed.
     pub failure: Option<String>,
     /// Facts about it: numbers, names, no content.
@@ -168,7 +172,7 @@ impl Spans {
     }
 
     fn begin(&mut self, recorded: &Recorded, parent: Option<usize>, kind: SpanKind, name: impl Into<String>) -> usize {
-        if !self.keeps_receipts && self.all.len() >= MOST {
+        if !self.keeps_receipts && self.all.len() >= MAX_SPANS {
             self.is_cut = true;
             return usize::MAX;
         }
@@ -181,6 +185,8 @@ impl Spans {
             name: name.into(),
             began: recorded.at,
             ended: None,
+            given_at: None,
+            ended_at: None,
             failure: None,
             facts: Vec::new(),
             receipt: None,
@@ -194,9 +200,44 @@ impl Spans {
         Some(self.frames.get(&frame).copied().unwrap_or(0))
     }
 
-    fn end(&mut self, index: Option<usize>, at: Timestamp, failure: Option<String>) {
+    /// The span that an event of a conversation belongs to: that of its step, or of its call.
+    pub(crate) fn of_event(&self, event: &Event) -> Option<&Span> {
+        let index = match event {
+            Event::TurnStarted { frame, .. } | Event::Interjected { frame, .. } => self.frames.get(frame),
+            Event::Replied { effect, .. } => self.effects.get(effect),
+            _ => None,
+        };
+        self.all.get(*index?)
+    }
+
+    /// The step that a span belongs to, with its element where there are several: `review`, `review each[2]`.
+    pub(crate) fn step_of(&self, span: &Span) -> String {
+        let (mut at, mut element) = (Some(span), None);
+        while let Some(span) = at {
+            match span.kind {
+                SpanKind::Step => {
+                    return [Some(span.name.as_str()), element].into_iter().flatten().collect::<Vec<_>>().join(" ");
+                }
+                SpanKind::Part if element.is_none() => element = Some(span.name.as_str()),
+                _ => {}
+            }
+            // A parent began before what is in it.
+            at = span.parent.and_then(|parent| self.all.get(parent));
+        }
+        String::new()
+    }
+
+    /// Notes that an event brought what a span was given.
+    fn given(&mut self, index: usize, recorded: &Recorded) {
+        if let Some(span) = self.all.get_mut(index) {
+            span.given_at = Some(recorded.seq);
+        }
+    }
+
+    fn end(&mut self, index: Option<usize>, recorded: &Recorded, failure: Option<String>) {
         if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
-            span.ended = Some(at);
+            span.ended = Some(recorded.at);
+            span.ended_at = Some(recorded.seq);
             span.failure = failure;
         }
     }
@@ -208,28 +249,35 @@ impl Spans {
     }
 
     pub(crate) fn observe(&mut self, recorded: &Recorded) {
-        let at = recorded.at;
         match &recorded.event {
             Event::RunStarted(started) => {
                 let index = self.begin(recorded, None, SpanKind::Run, started.program.name().as_ref());
                 self.fact(Some(index), "opcell.run", &started.run);
+                self.given(index, recorded);
             }
             Event::StepEntered { frame, parent, name, visit, .. } => {
                 let index = self.begin(recorded, self.around(*parent), SpanKind::Step, name.as_ref());
                 self.fact(Some(index), "opcell.visit", i64::from(*visit));
                 self.frames.insert(*frame, index);
             }
+            Event::StepPrepared { frame, .. } => {
+                if let Some(index) = self.frames.get(frame).copied() {
+                    self.given(index, recorded);
+                }
+            }
             Event::ElementEntered { frame, parent, index } => {
-                let name = format!("element {}", index + 1);
+                // As paths of steps name it.
+                let name = format!("each[{index}]");
                 let index = self.begin(recorded, self.around(*parent), SpanKind::Part, name);
                 self.frames.insert(*frame, index);
             }
             Event::GroupEntered { frame, parent, group } => {
-                let index = self.begin(recorded, self.around(*parent), SpanKind::Part, format!("group {}", group + 1));
+                let index = self.begin(recorded, self.around(*parent), SpanKind::Part, format!("branch {}", group + 1));
                 self.frames.insert(*frame, index);
             }
             Event::InstanceStarted { instance, frame, parent, workflow, .. } => {
                 let index = self.begin(recorded, self.around(*parent), SpanKind::Workflow, workflow.as_ref());
+                self.given(index, recorded);
                 self.frames.insert(*frame, index);
                 self.instances.insert(instance.0, index);
             }
@@ -238,9 +286,9 @@ impl Spans {
                 let (kind, name) = match request {
                     Request::Invoke { .. } => (SpanKind::Cell, "invoke"),
                     Request::Judge { .. } => (SpanKind::Cell, "judge"),
-                    Request::Open { .. } => (SpanKind::Wait, "open session"),
+                    Request::Open { .. } => (SpanKind::Wait, "session"),
                     Request::Round { .. } => (SpanKind::Round, "model"),
-                    Request::Tool { call } => {
+                    Request::Tool { call, .. } => {
                         let called = around.and_then(|around| self.tools.get(&(around, call.clone())));
                         (SpanKind::Tool, called.map_or("tool", String::as_str))
                     }
@@ -250,6 +298,7 @@ impl Spans {
                 };
                 let name = name.to_owned();
                 let index = self.begin(recorded, around, kind, name);
+                self.given(index, recorded);
                 let kind = match request {
                     Request::Invoke { .. } => CallKind::Invoke,
                     Request::Judge { .. } => CallKind::Judge,
@@ -265,7 +314,7 @@ impl Spans {
             Event::Abandoned { effect, reason, receipt } => {
                 let index = self.effects.get(effect).copied();
                 self.keep(index, receipt.as_deref(), recorded.seq);
-                self.end(index, at, Some(reason.as_deref().unwrap_or("abandoned").to_owned()));
+                self.end(index, recorded, Some(reason.as_deref().unwrap_or("abandoned").to_owned()));
             }
             Event::Retrying { frame, failure, .. } => {
                 *self.attempts.entry(*frame).or_insert(1) += 1;
@@ -274,29 +323,59 @@ impl Spans {
             }
             Event::StepFinished { frame, result } => {
                 let failure = result.failure.as_ref().map(|failure| failure.reason.to_string());
-                self.end(self.frames.get(frame).copied(), at, failure);
+                self.end(self.frames.get(frame).copied(), recorded, failure);
             }
             Event::ElementFinished { frame, result } | Event::GroupFinished { frame, result, .. } => {
                 let failure = match result {
                     Settled::Ok(_) => None,
                     Settled::Failed(failure) => Some(failure.reason.to_string()),
                 };
-                self.end(self.frames.get(frame).copied(), at, failure);
+                self.end(self.frames.get(frame).copied(), recorded, failure);
             }
             Event::InstanceFinished { instance, end } => {
                 let failure = end.reason.as_ref().map(|reason| reason.to_string());
-                self.end(self.instances.get(&instance.0).copied(), at, failure);
+                self.end(self.instances.get(&instance.0).copied(), recorded, failure);
             }
             Event::Routed { frame, outcome: Some(outcome), .. } => {
                 let index = self.frames.get(frame).copied();
-                self.fact(index, "opcell.outcome", outcome.to_string());
+                let outcome = match outcome {
+                    Outcome::Text(text) => text.to_string(),
+                    Outcome::Keyword(_) => outcome.to_string(),
+                };
+                self.fact(index, "opcell.outcome", outcome);
             }
             Event::RunFinished(end) => {
                 let failure = end.reason.as_ref().map(|reason| reason.to_string());
                 self.fact(Some(0), "opcell.status", end.status.as_str());
-                self.end(Some(0), at, failure);
+                self.end(Some(0), recorded, failure);
             }
-            _ => {}
+            Event::DefinitionPinned { .. }
+            | Event::StepSkipped { .. }
+            | Event::EachStarted { .. }
+            | Event::Chosen { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked => {}
         }
     }
 
@@ -316,7 +395,7 @@ impl Spans {
     }
 
     fn replied(&mut self, effect: EffectId, reply: &EffectReply, recorded: &Recorded) {
-        let (at, seq) = (recorded.at, recorded.seq);
+        let seq = recorded.seq;
         let index = self.effects.get(&effect).copied();
         let failed = |failure: &opcell_types::Failure| Some(failure.reason.to_string());
         let failure = match reply {
@@ -353,7 +432,7 @@ impl Spans {
             EffectReply::Round(Err(failure)) => failed(failure),
             EffectReply::Slept | EffectReply::Found => None,
         };
-        self.end(index, at, failure);
+        self.end(index, recorded, failure);
     }
 }
 
@@ -382,6 +461,8 @@ mod tests {
             name: seq.to_string(),
             began: Timestamp(0),
             ended: None,
+            given_at: None,
+            ended_at: None,
             failure: None,
             facts: Vec::new(),
             receipt: None,

@@ -1,5 +1,5 @@
-//! Connections: how many there are, and those whose other end has stopped reading, which are cut, so that what waits for
-//! them is given back.
+//! Connections: how many there are, and those whose other end has stopped reading, which are cut, so that what waits
+//! for them is given back.
 
 use axum_server::accept::Accept;
 use rustix::process::{Resource, getrlimit};

@@ -1,8 +1,8 @@
 //! Runs as traces, in the JSON form of OTLP (`ExportTraceServiceRequest`): what `opcell runs export --otlp` prints, and
 //! what any OpenTelemetry collector takes at `/v1/traces`.
 //!
-//! IDs follow from the run's ID, its calls and the numbers of its events, so that exporting a run twice gives one trace. Content
-//! (inputs, prompts, results) is never among the attributes.
+//! IDs follow from the run's ID, its calls and the numbers of its events, so that exporting a run twice gives one
+//! trace. Content (inputs, prompts, results) is never among the attributes.
 
 use crate::spans::{self, Span, SpanKind};
 use opcell::{

@@ -10,8 +10,13 @@ use crate::{
 };
 use axum::http::StatusCode;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use opcell::{Config, LiveHost, Rejected, Remedy, triggers::Trigger};
-use opcell_engine::RunOutcome;
+use opcell::{
+    Config, LiveHost, Rejected, Remedy,
+    standing::{self, STUCK_SECONDS, Standing},
+    triggers::Trigger,
+};
+use opcell_engine::{RunError, RunOutcome, State};
+use opcell_journal::{RunEntry, RunId, RunQuery};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -21,14 +26,17 @@ use std::{
 };
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 
-/// How long a look at the folders of workflows counts.
-const FRESH: Duration = Duration::from_millis(500);
+/// The time for which a look at the folders of workflows counts.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Requests of webhooks in a second, signed or not.
 const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 
 /// Refused tokens in a second that are logged.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
+
+/// Runs whose IDs begin with that of a run, itself among them, that are looked through for it.
+const NAMESAKES: usize = 50;
 
 /// The limits on the requests of one tenant.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +57,9 @@ impl Default for TenantLimits {
         Self { requests_per_second: 50_000, started_runs: 1024, calls: 1024, readers: 4096 }
     }
 }
+
+/// Documents of one tenant's requests that are compiled at a time: one of some megabytes takes a second.
+const COMPILING: usize = 2;
 
 /// The project of a tenant, as whoever runs the server reads it.
 pub trait Project: Send + Sync {
@@ -79,6 +90,8 @@ pub struct Tenant {
     pub(crate) started: Arc<Semaphore>,
     pub(crate) calls: Semaphore,
     pub(crate) readers: Arc<Semaphore>,
+    /// Documents of requests that are compiled at a time.
+    pub(crate) compiling: Arc<Semaphore>,
     pub(crate) triggers: Vec<Trigger>,
     /// Held by whoever writes the project file.
     pub(crate) writing: AsyncMutex<()>,
@@ -94,6 +107,30 @@ pub struct Tenant {
 impl Tenant {
     /// The name of the only tenant of a project that declares none.
     pub const DEFAULT: &str = "default";
+
+    /// A run as lists have it.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(crate) async fn entry(&self, run: &RunId) -> Result<Option<RunEntry>, RunError> {
+        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
+        let namesakes = self.host.engine().runs_page(query).await?;
+        let is_cut = namesakes.len() >= NAMESAKES;
+        match namesakes.into_iter().find(|entry| entry.run == *run) {
+            None if is_cut => Ok(self.host.engine().runs().await?.into_iter().find(|entry| entry.run == *run)),
+            found => Ok(found),
+        }
+    }
+
+    /// The standing of a run. `known`: its state, if it was read.
+    ///
+    /// # Errors
+    /// When the run cannot be read.
+    pub(crate) async fn standing(&self, entry: &RunEntry, known: Option<&State>) -> Result<Standing, RunError> {
+        let host = self.host.now();
+        let here = standing::loaded(host.catalog());
+        Standing::of_known(host.engine(), entry, known, Some(&here), STUCK_SECONDS).await
+    }
 
     /// A tenant with its host, whose plugins may be exchanged while it serves.
     #[must_use]
@@ -112,6 +149,7 @@ impl Tenant {
             started: Arc::new(Semaphore::new(limits.started_runs)),
             calls: Semaphore::new(limits.calls),
             readers: Arc::new(Semaphore::new(limits.readers)),
+            compiling: Arc::new(Semaphore::new(COMPILING)),
             triggers: Vec::new(),
             writing: AsyncMutex::default(),
             unsent: threads::unsent(),
@@ -171,7 +209,7 @@ impl Tenant {
     pub(crate) async fn refresh(self: &Arc<Self>) {
         {
             let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-            if looked.is_some_and(|looked| looked.elapsed() < FRESH) {
+            if looked.is_some_and(|looked| looked.elapsed() < REFRESH_INTERVAL) {
                 return;
             }
             *looked = Some(Instant::now());

@@ -34,8 +34,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// Threads of all tenants together, for each processor: each tenant has two at least, where there are two processors.
 const THREADS: usize = 4;
 
-/// Bytes of answers that may wait to be sent to the clients of one tenant, in units of this many bytes; answers that are
-/// shorter than the last one do not count. A client of HTTP/2 may ask for much and take nothing of it.
+/// Bytes of answers that may wait to be sent to the clients of one tenant, in units of this many bytes; answers that
+/// are shorter than the last one do not count. A client of HTTP/2 may ask for much and take nothing of it.
 const WAITING: usize = 64 << 10;
 const UNIT: usize = 1 << 10;
 const UNCOUNTED: usize = 1 << 10;

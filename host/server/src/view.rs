@@ -1,8 +1,8 @@
 //! Runs as they were when someone looked last: the state, the spans, where models were spoken to, what was denied.
 //!
 //! Everything here follows from the events. It is kept for a while, so that whoever looks again, or looks at a run that
-//! continues, reads only what has happened since; and few read at the same time, so that what the server holds is bounded
-//! however long runs are and however many look at them.
+//! continues, reads only what has happened since; and few read at the same time, so that what the server holds is
+//! bounded however long runs are and however many look at them.
 
 use crate::{
     api::{Draw, GraphFormat, Path},
@@ -12,8 +12,9 @@ use crate::{
 use axum::http::StatusCode;
 use opcell::{Denial, remedy};
 use opcell_engine::{
-    Engine, RunError,
+    Engine, ReadSoFar, RunError,
     event::{EffectReply, Event, Recorded},
+    retry::RetryPoints,
     state::State as RunFold,
 };
 use opcell_journal::RunId;
@@ -34,7 +35,7 @@ const TRACES: usize = 4;
 const WAITING: usize = 1_024;
 
 /// Events that are read at once.
-const PAGE: u64 = 256;
+const EVENTS_PER_READ: u64 = 256;
 
 /// Events that a page waits for, of those of a run that no one has looked at: some 50 ms. The rest is read while the
 /// page is looked at.
@@ -48,6 +49,9 @@ const STRETCH: u64 = 2_048;
 const VIEWS: usize = 64;
 const EVENTS: u64 = 200_000;
 
+/// Bytes of an event that counts as one of them.
+const EVENT_BYTES: u64 = 2_048;
+
 /// The time for which an unused view is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -58,6 +62,17 @@ const RECEIPTS: usize = 20;
 /// Events that are far apart are not read together.
 const GAP: u64 = 64;
 
+/// An event of a conversation.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    /// Its number.
+    pub(crate) seq: u64,
+    /// The step whose session it is.
+    pub(crate) step: Arc<str>,
+    /// Of an answer of a tool: the tool.
+    pub(crate) tool: Option<Arc<str>>,
+}
+
 /// The view of one run.
 pub(crate) struct View {
     run: RunId,
@@ -66,11 +81,13 @@ pub(crate) struct View {
     /// Indexes of the spans in the order of their tree; made again when there are more.
     order: Vec<usize>,
     failed: Vec<usize>,
-    said: Vec<u64>,
+    said: Vec<Said>,
     receipts: VecDeque<u64>,
     denials: Vec<Denial>,
     path: Option<Box<dyn Path>>,
     last: Option<Recorded>,
+    so_far: ReadSoFar,
+    retries: RetryPoints,
 }
 
 impl View {
@@ -86,7 +103,14 @@ impl View {
             denials: Vec::new(),
             path: draw.map(|draw| draw()),
             last: None,
+            so_far: ReadSoFar::nothing(),
+            retries: RetryPoints::default(),
         }
+    }
+
+    /// Returns what it takes of [`EVENTS`]: events that say much count as several.
+    fn weight(&self) -> u64 {
+        self.state.seq().max(self.so_far.event_bytes() / EVENT_BYTES)
     }
 
     /// The fold of its events.
@@ -99,13 +123,18 @@ impl View {
         self.last.as_ref()
     }
 
+    /// The last event before the call with which it failed.
+    pub(crate) fn before_failure(&self) -> Option<u64> {
+        self.retries.before_failure()
+    }
+
     /// Its spans, in the order in which they began.
     pub(crate) fn spans(&self) -> &[Span] {
         self.spans.all()
     }
 
-    /// Numbers of the events with which something was said to models, or by them.
-    pub(crate) fn said(&self) -> &[u64] {
+    /// The events with which something was said to models, or by them.
+    pub(crate) fn said(&self) -> &[Said] {
         &self.said
     }
 
@@ -160,8 +189,19 @@ impl View {
                 path.observe(&part.event);
             }
         }
+        self.retries.observe(&recorded);
         if is_said(&recorded.event) {
-            self.said.push(recorded.seq);
+            let span = self.spans.of_event(&recorded.event);
+            let step = span.map(|span| self.spans.step_of(span)).unwrap_or_default();
+            // A name is kept once for a conversation.
+            let step = match self.said.last() {
+                Some(last) if *last.step == *step => last.step.clone(),
+                _ => step.into(),
+            };
+            let is_tool =
+                matches!(&recorded.event, Event::Replied { reply, .. } if matches!(**reply, EffectReply::Tool(_)));
+            let tool = span.filter(|_| is_tool).map(|span| span.name.as_str().into());
+            self.said.push(Said { seq: recorded.seq, step, tool });
         }
         if let Some(receipt) = opcell::run::receipt(&recorded.event) {
             if self.receipts.len() == RECEIPTS {
@@ -196,8 +236,8 @@ impl View {
         }
         let until = self.state.seq().saturating_add(most);
         while self.state.seq() < until {
-            let page = engine.events_after(&self.run, self.state.seq(), PAGE).await?;
-            let is_end = (page.len() as u64) < PAGE;
+            let page = engine.events_held(&self.run, self.state.seq(), EVENTS_PER_READ, &mut self.so_far).await?;
+            let is_end = page.is_empty() || self.so_far.is_end();
             for recorded in page {
                 self.observe(recorded)?;
             }
@@ -211,13 +251,15 @@ impl View {
 
 fn is_said(event: &Event) -> bool {
     match event {
-        Event::Replied { reply, .. } => matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_))),
+        Event::Replied { reply, .. } => {
+            matches!(**reply, EffectReply::Open(Ok(_)) | EffectReply::Round(Ok(_)) | EffectReply::Tool(_))
+        }
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }
 }
 
-struct Kept {
+struct CachedView {
     view: Arc<AsyncMutex<View>>,
     events: u64,
     used: Instant,
@@ -232,7 +274,7 @@ pub(crate) struct Views {
     room: Semaphore,
     waiting: Semaphore,
     traces: Arc<Semaphore>,
-    kept: Mutex<HashMap<RunId, Kept>>,
+    kept: Mutex<HashMap<RunId, CachedView>>,
 }
 
 impl Views {
@@ -332,8 +374,12 @@ impl Views {
         kept.retain(|_, kept| kept.used.elapsed() < IDLE);
         let fresh = || Arc::new(AsyncMutex::new(View::new(run, draw)));
         let now = Instant::now();
-        let found =
-            kept.entry(run.clone()).or_insert_with(|| Kept { view: fresh(), events: 0, used: now, is_read: false });
+        let found = kept.entry(run.clone()).or_insert_with(|| CachedView {
+            view: fresh(),
+            events: 0,
+            used: now,
+            is_read: false,
+        });
         found.used = now;
         found.view.clone()
     }
@@ -351,7 +397,7 @@ impl Views {
         };
         match read {
             Ok(is_all) => {
-                self.keep(run, view, held.state.seq());
+                self.keep(run, view, held.weight());
                 Ok((held, is_all))
             }
             Err(error) => {
@@ -365,7 +411,7 @@ impl Views {
         let mut kept = self.lock();
         match kept.get_mut(run) {
             Some(known) if Arc::ptr_eq(&known.view, &view) => known.events = events,
-            _ => drop(kept.insert(run.clone(), Kept { view, events, used: Instant::now(), is_read: false })),
+            _ => drop(kept.insert(run.clone(), CachedView { view, events, used: Instant::now(), is_read: false })),
         }
         // The run that is looked at stays, however long it is: it would be read again for each of its pages.
         while kept.len() > 1
@@ -386,19 +432,26 @@ impl Views {
         wanted.sort_unstable();
         wanted.dedup();
         let (mut found, mut rest) = (BTreeMap::new(), wanted.as_slice());
+        // All of them are held at the same time.
+        let mut so_far = ReadSoFar::nothing();
         while let Some(first) = rest.first() {
             let together = rest.partition_point(|seq| *seq < first + GAP);
             let (now, later) = rest.split_at(together);
             let most = now.last().map_or(1, |last| last - first + 1);
-            let read = self.engine.events_after(run, first.saturating_sub(1), most).await?;
+            let read = self.engine.events_held(run, first.saturating_sub(1), most, &mut so_far).await?;
+            let read_to = read.last().map(|last| last.seq);
             let named = read.into_iter().filter(|recorded| now.binary_search(&recorded.seq).is_ok());
             found.extend(named.map(|recorded| (recorded.seq, recorded)));
-            rest = later;
+            // A page of events that say much ends before the last one that was asked for.
+            rest = match read_to {
+                Some(read_to) => rest.get(rest.partition_point(|seq| *seq <= read_to)..).unwrap_or_default(),
+                None => later,
+            };
         }
         Ok(found)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, Kept>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, CachedView>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -164,7 +164,7 @@ async fn verbose(journal: &Counting, elements: usize, bytes: usize) -> Host {
     let host = Host::builder().journal(journal.clone()).build().await.unwrap();
     let said = json!({"ok": true, "text": "x".repeat(bytes)});
     let items = json!({"items": vec![json!({}); elements], "said": [said]});
-    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
     let input = Value::from_json(&items.to_string()).unwrap();
     let ended = host.start_with(&each("$inputs.said"), input, options).await.unwrap().finished().await.unwrap();
     assert_eq!(ended.status.as_str(), "completed");
@@ -192,8 +192,8 @@ async fn readers_of_events_who_read_nothing_hold_little_each() {
     let readers = asking.join_all().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let each = resident().saturating_sub(before) / READERS;
-    // A piece, what of one is on its way, and the connection: some 200 KiB, where what is left of the run has 2.5 MB. The
-    // memory is that of this process, in which other tests run as well.
+    // A piece, what of one is on its way, and the connection: some 200 KiB, where what is left of the run has 2.5 MB.
+    // The memory is that of this process, in which other tests run as well.
     assert!(each < 768 << 10, "{each} bytes for each reader that reads nothing");
     drop(readers);
     stop.cancel();
@@ -225,14 +225,13 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     client.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings.as_slice()].concat()).await.unwrap();
     let headers = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", address.as_str())];
-    // 4 MB each, half as much again as may wait.
-    for stream in 0..24 {
+    for stream in 0..64 {
         client.write_all(&frame(1, 5, 1 + 2 * stream, &literals(&headers))).await.unwrap();
     }
     let refused = async |wanted: bool| {
         for _ in 0..200 {
-            // While the threads of a slow machine are busy with those answers, the server cuts a connection whose request
-            // it could not read in time.
+            // While the threads of a slow machine are busy with those answers, the server cuts a connection whose
+            // request it could not read in time.
             if let Ok(head) = try_get(&address, path).await
                 && head.starts_with("http/1.1 503") == wanted
             {
@@ -244,7 +243,7 @@ async fn answers_that_a_client_does_not_take_are_bounded_and_given_back_when_it_
         false
     };
     assert!(refused(true).await, "as much waits as a client asks for");
-    // What is short goes on.
+    // What is short continues.
     assert!(get(&address, "/v1/default/runs").await.starts_with("http/1.1 200"));
     drop(client);
     assert!(refused(false).await, "what waited for a client that has gone is not given back");

@@ -198,7 +198,7 @@ async fn a_stream_of_events_ends_when_its_token_is_revoked() {
     let host = host(&Counting::default()).await;
     let text = r#"{:name "waits" :description "Waits" :steps [{:name "go" :type :wait :signal "go"}]}"#;
     let waits = Workflow::of(document::compile(Path::new("waits.edn"), text.to_owned())).unwrap();
-    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
     let _waiting = host.start_with(&waits, Value::Null, options).await.unwrap();
     let (address, stop) = serve(vec![("default", host)], Access::Tokens(store.clone())).await;
     let reading = tokio::spawn(async move {

@@ -128,7 +128,7 @@ impl Folder {
     }
 
     /// A file that has several names may be one of those under another name.
-    fn may_be_twin(&self, path: &str, metadata: &Metadata) -> Result<(), FileError> {
+    fn may_be_hard_link(&self, path: &str, metadata: &Metadata) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_ref().filter(|_| metadata.nlink() > 1) else { return Ok(()) };
         let is_it = |twin: &Path| {
             std::fs::symlink_metadata(twin).is_ok_and(|twin| {
@@ -156,7 +156,7 @@ impl Folder {
             return Err(FileError::NotAFile(path.to_owned()));
         }
         self.may_touch(Touch::Read, path, real_path(&file).as_deref())?;
-        self.may_be_twin(path, &metadata)?;
+        self.may_be_hard_link(path, &metadata)?;
         if metadata.len() > limit {
             return Err(FileError::TooLarge { path: path.to_owned(), size: metadata.len(), limit });
         }

@@ -12,9 +12,10 @@ pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
 use crate::models::{Model, Models};
 use crate::prompt::{ContextFile, SystemPrompt};
 use crate::skills::SkillLibrary;
-use crate::tools::Toolbox;
+use crate::tools::{SessionTool, Toolbox};
 use async_trait::async_trait;
 use indexmap::IndexMap;
+use opcell_engine::approval::ToolApproval;
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     Workflows,
@@ -41,6 +42,8 @@ pub struct HostSessions {
     context_files: Vec<ContextFile>,
     runtime_metadata: RuntimeMetadata,
     missing_tools: MissingTools,
+    /// Rules for calls of tools that wait for a person, in every session.
+    approve: ir::ApprovalRules,
     /// One permit for each round that may be under way.
     rounds: Option<Semaphore>,
 }
@@ -71,6 +74,16 @@ impl HostSessions {
     #[must_use]
     pub fn tools(&self) -> &Toolbox {
         &self.tools
+    }
+
+    /// The tools whose calls wait for a person by rules of the host, whatever a session says, with these rules.
+    #[must_use]
+    pub fn asking_tools(&self) -> Vec<(Option<Provider>, ToolApproval)> {
+        let of = |tool: &SessionTool| {
+            let approval = self.approval(&tool.description, &self.defaults, &Current::default())?;
+            Some((Some(tool.tool.provider()), approval))
+        };
+        self.tools.tools().filter_map(of).collect()
     }
 
     /// The skills.

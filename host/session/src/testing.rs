@@ -28,6 +28,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         settings: ir::Session::default(),
         parallel_tools: Vec::new(),
         narrowing: None,
+        approvals: Vec::new(),
     }
 }
 

@@ -17,13 +17,14 @@ pub use checked::{CheckedTool, check_arguments};
 pub use delegate::{DELEGATE_TOOL, Delegation, delegate_tool};
 pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
-pub use shell::{Shell, shell_tool};
+pub use shell::{Shell, TOOL_CALL_VARIABLE, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};
 
 use crate::skills::SkillLibrary;
 use opcell_engine::ports::Failure;
 use opcell_engine::tool::Tool;
-use opcell_types::ToolDescription;
+use opcell_ir::ir::ApprovalRules;
+use opcell_types::{ToolDescription, Value};
 use std::sync::Arc;
 
 /// A tool as sessions have it: under a name, with what decides which sessions have it and how prompts show it.
@@ -43,6 +44,10 @@ pub struct SessionTool {
     /// `true` if it is one of this crate, whose schema is known to be valid: it is compiled when the tool is first
     /// called, and not when the host is made.
     pub own: bool,
+    /// Rules for its calls that wait for a person, whatever the session says.
+    pub approve: ApprovalRules,
+    /// Arguments of calls that need no person, whatever the rules say: these and no others.
+    pub approved: Vec<Value>,
 }
 
 impl SessionTool {
@@ -50,7 +55,16 @@ impl SessionTool {
     #[must_use]
     pub fn new(tool: Arc<dyn Tool>) -> Self {
         let description = tool.description().clone();
-        Self { tool, description, lambda: None, extension: None, by_declaration: false, own: false }
+        Self {
+            tool,
+            description,
+            lambda: None,
+            extension: None,
+            by_declaration: false,
+            own: false,
+            approve: ApprovalRules::default(),
+            approved: Vec::new(),
+        }
     }
 
     /// The same, for a tool of this crate.
@@ -94,6 +108,32 @@ pub fn file_tools(roots: FileRoots, skills: Arc<SkillLibrary>) -> Vec<SessionToo
         tools.extend([files::write(&files), files::edit(&files)]);
     }
     tools
+}
+
+/// Every tool over files as models see it, for reference pages. None of them can be called through this.
+#[must_use]
+pub fn descriptions() -> Vec<ToolDescription> {
+    let files = Arc::new(files::Files { roots: FileRoots::default(), skills: Arc::default() });
+    let tools = [
+        files::read(&files),
+        files::ls(&files),
+        search::glob(&files),
+        search::grep(&files),
+        files::write(&files),
+        files::edit(&files),
+    ];
+    tools.into_iter().map(|tool| tool.description).collect()
+}
+
+/// Names a tool as it is: who performs it, what repeating a call does, its description, its schema.
+pub(crate) fn identity(tool: &dyn Tool, description: &ToolDescription) -> Arc<str> {
+    let mut hash = blake3::Hasher::new();
+    let provider = format!("{:?}", tool.provider());
+    let parameters = description.parameters.to_json();
+    for part in [&provider, tool.effects().as_str(), &tool.description().name, &description.description, &parameters] {
+        hash.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
+    }
+    hash.finalize().to_hex().as_str().into()
 }
 
 /// A tool's failure, as the model sees it.

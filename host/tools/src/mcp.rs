@@ -6,6 +6,7 @@
 //! says is untrusted: messages have a size, calls and the handshake have a time, descriptions are made printable,
 //! schemas are weighed before they are used.
 
+mod accepted;
 #[cfg(feature = "mcp")]
 mod ask;
 #[cfg(all(feature = "mcp", target_os = "linux"))]
@@ -23,7 +24,6 @@ mod listing;
 mod odd;
 #[cfg(feature = "mcp")]
 mod patience;
-mod pins;
 #[cfg(feature = "mcp")]
 mod process;
 #[cfg(all(feature = "http", feature = "mcp"))]
@@ -63,8 +63,8 @@ pub mod fuzzing {
     }
 }
 
+pub use accepted::{AcceptedTools, StartCheck, ToolDigests};
 pub use listing::{ListedTool, Listing};
-pub use pins::{Pins, StartCheck, ToolDigests};
 #[cfg(feature = "mcp")]
 pub use server::Server;
 #[cfg(not(feature = "mcp"))]

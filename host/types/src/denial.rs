@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 /// Longest name of a guest or a document that a denial repeats, in bytes.
-const NAME: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// The access to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -189,6 +189,15 @@ pub enum Remedy {
         /// The file root.
         name: String,
     },
+    /// A person approves one call of a tool by a plugin: these arguments and no others.
+    ApproveCall {
+        /// The plugin.
+        plugin: Arc<str>,
+        /// The tool.
+        tool: String,
+        /// The arguments as JSON.
+        arguments: String,
+    },
     /// Nothing allows it.
     Nothing,
 }
@@ -201,6 +210,7 @@ impl Remedy {
             Self::Grant { plugin, .. }
             | Self::AllowHttp { scope: HttpScope::Plugin(plugin), .. }
             | Self::CoverPath { plugin, .. }
+            | Self::ApproveCall { plugin, .. }
             | Self::ControlFiles { plugin: Some(plugin), .. } => Some(plugin),
             _ => None,
         }
@@ -243,6 +253,7 @@ impl fmt::Display for Remedy {
             }
             Self::OpenFolder => f.write_str("the operator has to open a folder to sessions"),
             Self::WriteFolder { name } => write!(f, "the operator has to make the file root `{name}` writable"),
+            Self::ApproveCall { tool, .. } => write!(f, "a person has to approve this call of `{tool}`"),
             Self::Nothing => f.write_str("nothing can allow it"),
         }
     }
@@ -263,7 +274,7 @@ impl Denial {
     /// The refusal of `capability` by `rule`. What others chose in it is made printable and cut.
     #[must_use]
     pub fn new(capability: impl AsRef<str>, rule: impl Into<String>, remedy: Remedy) -> Self {
-        Self { capability: one_line(capability.as_ref(), NAME), rule: rule.into(), remedy }
+        Self { capability: one_line(capability.as_ref(), MAX_NAME_CHARS), rule: rule.into(), remedy }
     }
 
     /// The refusal of something by its kind and name, such as `skill` and the skill's.

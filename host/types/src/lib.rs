@@ -17,6 +17,7 @@ pub mod files;
 pub mod names;
 pub mod quantity;
 pub mod quota;
+pub mod run_id;
 pub mod suggest;
 pub mod text;
 
@@ -28,6 +29,7 @@ pub mod outcome;
 pub mod tool;
 pub mod touched;
 pub mod trace;
+pub mod workers;
 
 pub use context::CallContext;
 pub use denial::{Access, Capability, Denial, Remedy};
@@ -36,6 +38,7 @@ pub use failure::{Failure, FailureKind, Fault, Source};
 pub use names::{Digest, OperationId};
 pub use outcome::{Outcome, Verdict};
 pub use quantity::{ByteSize, Milliseconds};
+pub use run_id::NewRunId;
 pub use tool::ToolDescription;
 pub use touched::{TouchLog, Touched};
 pub use value::Value;

@@ -39,13 +39,13 @@ impl Written {
 }
 
 /// The store of the accounts of written bytes.
-pub trait Ledger: Debug + Send + Sync {
+pub trait QuotaStore: Debug + Send + Sync {
     /// The account of a writer for a directory, by its path without links. Asked again, it is the same account.
-    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn Account>;
+    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn WriterQuota>;
 }
 
 /// The bytes that one writer has written below one directory.
-pub trait Account: Debug + Send + Sync {
+pub trait WriterQuota: Debug + Send + Sync {
     /// Books an amount before it is written; false, and nothing is booked, where the quota does not allow it.
     fn take(&self, wanted: Written, quota: Written) -> bool;
 
@@ -65,8 +65,8 @@ struct Counters {
     entries: AtomicU64,
 }
 
-impl Ledger for ThisProcess {
-    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn Account> {
+impl QuotaStore for ThisProcess {
+    fn account(&self, writer: &str, directory: &Path) -> Arc<dyn WriterQuota> {
         type Accounts = HashMap<(String, PathBuf), Arc<Counters>>;
         static ACCOUNTS: LazyLock<Mutex<Accounts>> = LazyLock::new(Mutex::default);
         let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +74,7 @@ impl Ledger for ThisProcess {
     }
 }
 
-impl Account for Counters {
+impl WriterQuota for Counters {
     fn take(&self, wanted: Written, quota: Written) -> bool {
         let one = |used: &AtomicU64, wanted: u64, quota: u64| {
             let add = |used: u64| used.checked_add(wanted).filter(|used| *used <= quota);

@@ -54,8 +54,8 @@ pub fn visible(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Returns `true` if a text has characters that [`is_invisible`] names. ASCII is looked at byte by byte, which is several
-/// times as fast.
+/// Returns `true` if a text has characters that [`is_invisible`] names. ASCII is looked at byte by byte, which is
+/// several times as fast.
 fn has_invisible(text: &str) -> bool {
     match text.is_ascii() {
         true => text.bytes().any(|byte| byte < b' ' && byte != b'\n' && byte != b'\t' || byte == 0x7f),

@@ -72,8 +72,8 @@ impl Clone for Value {
             Self::Object(entries) => std::mem::forget(entries.clone()),
             Self::Undefined | Self::Null | Self::Bool(_) | Self::Number(_) => {}
         }
-        // SAFETY: `self` is a valid value. What it shares has been counted once more, and everything else in it is plain
-        // bytes, so that both can be dropped.
+        // SAFETY: `self` is a valid value. What it shares has been counted once more, and everything else in it is
+        // plain bytes, so that both can be dropped.
         unsafe { std::ptr::read(self) }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 use opcell_ir::{
     checks,
     compiled::Compiled,
-    diagnostic::{Diagnostic, Severity, did_you_mean},
+    diagnostic::{self, Diagnostic, Severity, did_you_mean},
     ir::{PathSegment, Projection, SourceRef, WorkflowIr},
     source::{SourceFile, SourceMap, Span},
     validate,
@@ -79,7 +79,13 @@ fn says_ir(text: &str) -> bool {
 /// Compiles a document of any language.
 #[must_use]
 pub fn compile(source: &SourceFile, companions: &dyn Companions) -> Compiled {
-    opcell_types::suggest::bounded(|| compile_as(Language::of(source), source, companions))
+    described(|| compile_as(Language::of(source), source, companions))
+}
+
+/// Compiles within the bounds of suggestions and of findings.
+fn described(compile: impl FnOnce() -> Compiled) -> Compiled {
+    let compiled = opcell_types::suggest::bounded(|| diagnostic::bounded(compile));
+    Compiled { diagnostics: diagnostic::listed(compiled.diagnostics), ..compiled }
 }
 
 fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn Companions) -> Compiled {
@@ -106,7 +112,7 @@ fn compile_as(language: Option<Language>, source: &SourceFile, companions: &dyn 
 #[must_use]
 pub fn compile_prompt(source: &SourceFile, companions: &dyn Companions, prompt: &str) -> Compiled {
     if Language::of(source) == Some(Language::PromptPack) {
-        return promptpack::compile_prompt(source, companions, prompt);
+        return described(|| promptpack::compile_prompt(source, companions, prompt));
     }
     let message = format!("`{}` is not a PromptPack, and has no prompts to choose from", source.name());
     refused(Diagnostic::error("not-a-pack", message))
@@ -179,8 +185,22 @@ fn compile_ir(source: &SourceFile) -> Compiled {
 /// The first source of an IR that cannot be read. The reader says of a value only that it has none of its forms, at the
 /// end of its step.
 fn wrong_source(document: &Document) -> Option<Diagnostic> {
-    let mut open = vec![(String::new(), &document.json)];
-    while let Some((pointer, value)) = open.pop() {
+    /// The last part of a pointer.
+    enum Part<'d> {
+        Key(&'d str),
+        Item(usize),
+    }
+    // Of each value its key or number, and the length of the pointer to what it is in: a pointer of its own for each
+    // would repeat the keys around it.
+    let mut open = vec![(0, None, &document.json)];
+    let mut pointer = String::new();
+    while let Some((length, part, value)) = open.pop() {
+        pointer.truncate(length);
+        match part {
+            Some(Part::Key(key)) => pointer.push_str(&format!("/{}", pointer_part(key))),
+            Some(Part::Item(at)) => pointer.push_str(&format!("/{at}")),
+            None => {}
+        }
         match value {
             serde_json::Value::Object(entries) => {
                 if let Some(problem) = entries.get("from").and_then(|from| source_problem(from, entries)) {
@@ -191,10 +211,11 @@ fn wrong_source(document: &Document) -> Option<Diagnostic> {
                 }
                 // A literal may hold anything.
                 let inner = entries.iter().rev().filter(|(key, _)| *key != "value");
-                open.extend(inner.map(|(key, value)| (format!("{pointer}/{}", pointer_part(key)), value)));
+                open.extend(inner.map(|(key, value)| (pointer.len(), Some(Part::Key(key)), value)));
             }
             serde_json::Value::Array(items) => {
-                open.extend(items.iter().enumerate().rev().map(|(at, item)| (format!("{pointer}/{at}"), item)));
+                let items = items.iter().enumerate().rev();
+                open.extend(items.map(|(at, item)| (pointer.len(), Some(Part::Item(at)), item)));
             }
             _ => {}
         }

@@ -22,6 +22,7 @@ mod speaker;
 pub mod spec;
 pub mod template;
 pub mod validate;
+mod weight;
 
 pub use compile::{compile, compile_prompt, compile_with};
 pub use compose::compile_composition;

@@ -17,7 +17,7 @@ mod validate;
 
 use opcell_ir::{
     compiled::Compiled,
-    diagnostic::{Diagnostic, Severity},
+    diagnostic::{Diagnostic, MAX_FINDINGS, Severity},
     ir::WorkflowIr,
     source::{SourceFile, SourceMap, Span},
 };
@@ -286,10 +286,10 @@ pub fn compile(file: &SourceFile) -> Compiled {
     };
     diagnostics.extend(skill.warnings.iter().cloned());
     let issues = skill.validate(None);
-    diagnostics.extend(issues.iter().map(|issue| {
-        Diagnostic::error("workflow-validation", issue.message.clone())
-            .path(issue.path.clone())
-            .at(check::place_of(&skill.definition, issue))
+    diagnostics.extend(issues.iter().enumerate().map(|(at, issue)| {
+        // Each place is looked for among all names of a step.
+        let place = if at < MAX_FINDINGS { check::place_of(&skill.definition, issue) } else { None };
+        Diagnostic::error("workflow-validation", issue.message.clone()).path(issue.path.clone()).at(place)
     }));
     diagnostics.extend(check::check(&skill.definition, file.text()));
     let (ir, spans) = compile::compile(&skill.definition, &skill.info(fallback));

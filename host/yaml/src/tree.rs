@@ -8,7 +8,7 @@
 
 mod scalar;
 
-use opcell_ir::{js, source::Span};
+use opcell_ir::{js, names::MAX_NAME_BYTES, source::Span};
 use opcell_types::value::{Map, Value, rounded_message};
 use scalar::{ScalarKind, scalar};
 use serde_saphyr::granit_parser::{
@@ -452,6 +452,9 @@ impl Builder {
                         Value::Array(_) | Value::Object(_) => js::to_json(&value).into(),
                         scalar => js::to_text(scalar).into(),
                     };
+                    if name.len() > MAX_NAME_BYTES {
+                        return Err(error(format!("A key has at most {MAX_NAME_BYTES} bytes"), node.span));
+                    }
                     if let Some(kind) = ScalarKind::of(&value)
                         && !keys.insert((kind, name.clone()))
                     {

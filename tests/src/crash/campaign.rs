@@ -7,7 +7,12 @@ use super::{
     recorder::{Line, Recorder},
 };
 use anyhow::{Context as _, Result, bail};
-use opcell_engine::{Engine, Message, event::Answer, outcome::Question};
+use opcell_engine::{
+    Engine, Message,
+    effect::Task,
+    event::{Answer, CallAnswer},
+    outcome::Question,
+};
 use opcell_journal::SqliteJournal;
 use opcell_types::Value;
 use std::{
@@ -217,19 +222,34 @@ async fn help(place: &Path) -> Result<()> {
     let journal = SqliteJournal::open(place.join("runs.db"))?;
     let engine = Engine::builder().journal(Arc::new(journal)).build();
     let run: Arc<str> = RUN.into();
-    for question in engine.state_at(&run, None).await?.questions() {
+    let state = engine.state_at(&run, None).await?;
+    for question in state.questions() {
         match question {
             Question::Signal { name, .. } => {
                 engine.signal(&run, &name, Value::from("now"), Some("operator".into())).await?;
             }
-            Question::Doubt { effect, step, .. } => {
+            Question::Doubt { effect, .. } => {
+                let task = state.effect(effect, false).map(|effect| effect.task);
+                let key = match task {
+                    Some(Task::Invoke(call) | Task::Judge(call)) => call.context.idempotency_key,
+                    Some(Task::Tool(call)) => call.context.idempotency_key.clone(),
+                    _ => bail!("effect {effect} is in doubt, and not a call"),
+                };
                 let lines = Recorder::lines(place)?;
-                let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.step == step.as_ref()));
+                let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.key == key.as_ref()));
                 let answer = if done { Answer::Skip } else { Answer::Retry };
                 engine.send(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
             }
             // No plugin of the campaign is set up to ask.
             Question::Grant { step, .. } => bail!("step {step} asks for a grant"),
+            // One call is approved as it is, and the other one with other arguments.
+            Question::Call { id, arguments, .. } => {
+                let answer = match arguments.get("file").and_then(Value::as_str) {
+                    Some("a") => CallAnswer::approve(),
+                    _ => CallAnswer::Approve { arguments: Value::object([("file", Value::from("c"))]), run: false },
+                };
+                engine.answer_call(&run, &id, answer, Some("operator".into()), None).await?;
+            }
         }
     }
     Ok(())

@@ -49,7 +49,12 @@ pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result
     let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
     let handle = match engine.resume(&RUN.into(), options).await {
         Err(opcell_engine::RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
-            let options = RunOptions { run: Some(RUN.into()), detach: true, park, ..RunOptions::default() };
+            let options = RunOptions {
+                run: Some(opcell_types::NewRunId::derived(RUN)),
+                detach: true,
+                park,
+                ..RunOptions::default()
+            };
             engine.start(journey::program()?, journey::input()?, options).await?
         }
         taken => taken?,

@@ -27,7 +27,7 @@ pub async fn open(directory: &Path, cache: &Path, recorder: Arc<Recorder>) -> Re
         .compile(CompileMode::TrustedInProcess)
         .build()
         .await?;
-    World::new(recorder, Some(Arc::new(Cells(host))))
+    Ok(World::new(recorder, Some(Arc::new(Cells(host))))?.asking())
 }
 
 /// The host's operations.

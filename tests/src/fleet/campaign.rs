@@ -17,7 +17,7 @@ use opcell_journal::RunId;
 use opcell_journal_postgres::scratch::Server;
 use opcell_restate::scratch::{RestateServer, free_port};
 use opcell_sandbox::CompileMode;
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use rustix::process::Signal;
 use std::{
     cell::Cell,
@@ -278,7 +278,8 @@ impl Field<'_> {
             let workflow = self.host.open(&path).map_err(|error| anyhow::anyhow!("{error}"))?;
             for number in 0..RUNS {
                 let run: RunId = format!("{name}-{language}-{number}").into();
-                let options = RunOptions { run: Some(run.clone()), detach: true, ..RunOptions::default() };
+                let options =
+                    RunOptions { run: Some(NewRunId::derived(run.clone())), detach: true, ..RunOptions::default() };
                 options.release.cancel();
                 let input = Value::from_json(input).context("the input")?;
                 self.host.start_with(&workflow, input, options).await?.finished().await?;

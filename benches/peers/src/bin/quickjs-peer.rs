@@ -1,9 +1,9 @@
-//! QuickJS in this process: `quickjs-peer fresh` makes a runtime for each call, `quickjs-peer reused` calls one function
-//! of one runtime again and again.
+//! QuickJS in this process: `quickjs-peer fresh` makes a runtime for each call, `quickjs-peer reused` calls one
+//! function of one runtime again and again.
 //!
-//! A fresh runtime has a memory limit, a stack limit and an interrupt handler with a deadline, and no module that reaches
-//! the system. Its script parses its arguments and writes them out again, as the cell's echo does. Nothing is checked
-//! against a schema.
+//! A fresh runtime has a memory limit, a stack limit and an interrupt handler with a deadline, and no module that
+//! reaches the system. Its script parses its arguments and writes them out again, as the cell's echo does. Nothing is
+//! checked against a schema.
 
 use anyhow::{Result, bail};
 use bench_peers::serve;

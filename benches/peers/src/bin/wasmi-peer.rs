@@ -1,8 +1,8 @@
 //! wasmi: `wasmi-peer fresh MODULE` makes a store and an instance for each call of a module that was translated once,
 //! `wasmi-peer reused MODULE` calls one instance again and again.
 //!
-//! Both count fuel and bound memory and tables. The module is `guest/`: it parses its arguments and writes them out again,
-//! as the cell's echo does, and has the same small stack. Nothing is checked against a schema.
+//! Both count fuel and bound memory and tables. The module is `guest/`: it parses its arguments and writes them out
+//! again, as the cell's echo does, and has the same small stack. Nothing is checked against a schema.
 
 use anyhow::{Context as _, Result, bail};
 use bench_peers::serve;

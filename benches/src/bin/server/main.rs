@@ -454,7 +454,8 @@ async fn tenants(options: &Options) -> Result<Figure> {
     };
     let flood = Load::new(&server.address, "/v1/busy/runs", r#"{"workflow":"one"}"#);
     let until = Instant::now() + options.time + Duration::from_secs(60);
-    // By a thread of its own: what is measured is what the other tenant waits for at the server, and not in this client.
+    // By a thread of its own: what is measured is what the other tenant waits for at the server, and not in this
+    // client.
     let flooding = thread::spawn(move || -> Result<Latencies> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {

@@ -27,7 +27,7 @@ const LINE: usize = 140;
 const CALLS: i32 = 80;
 
 /// Letters of a name that fit into its column.
-const NAME: usize = 20;
+const NAME_COLUMN_CHARS: usize = 20;
 
 /// An SVG with one line per row, from the fastest, on a logarithmic scale: a dot at the median, a thick line from the
 /// 25th to the 75th percentile, a thin one to the 99th. It names what was measured, where, when, and how many calls
@@ -118,7 +118,7 @@ fn draw(
         let from_top =
             6 + i32::try_from(plot - 6)? - (ROW as f64 * height * f64::from(plot - 6) / f64::from(plot)) as i32;
         let place = |text: String, x: i32| Text::new(text, (x, from_top), style(12.0, &color).pos(middle));
-        names.draw(&place(cut(&row.name, NAME), 14))?;
+        names.draw(&place(cut(&row.name, NAME_COLUMN_CHARS), 14))?;
         figures.draw(&place(format!("{} µs", digits(row.median_us)), 10))?;
         figures.draw(&place(format!("n = {}", row.calls), CALLS))?;
     }

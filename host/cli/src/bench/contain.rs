@@ -29,8 +29,8 @@ const ATTACKS: [(&str, &str); 3] =
 /// Attacking plugins beside the honest one.
 const ATTACKERS: usize = 4;
 
-/// How often a call of the honest plugin is due, whatever became of the calls before it.
-const EVERY: Duration = Duration::from_millis(1);
+/// The interval at which a call of the honest plugin is due, whatever became of the calls before it.
+const CALL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Rounds in which one attack is stopped, at most.
 const ROUNDS: usize = 200;
@@ -247,9 +247,9 @@ async fn live(honest: &Arc<Plugin>, guest: &Guest, beside: &str, time: Duration)
     let (due, mut calls) = tokio::sync::mpsc::unbounded_channel();
     let clock = std::thread::spawn(move || {
         let started = Instant::now();
-        let count = u32::try_from(time.as_nanos() / EVERY.as_nanos()).unwrap_or(u32::MAX);
+        let count = u32::try_from(time.as_nanos() / CALL_INTERVAL.as_nanos()).unwrap_or(u32::MAX);
         for at in 0..count {
-            let at = started + EVERY * at;
+            let at = started + CALL_INTERVAL * at;
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
             if due.send(at).is_err() {
                 return;

@@ -83,8 +83,8 @@ pub struct Quantile {
     pub us: f64,
 }
 
-/// Where a distribution is kept: closer together at its slow end.
-const SHARES: [f64; 16] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
+/// The quantiles of a distribution that are kept: closer together at its slow end.
+const QUANTILES: [f64; 16] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// The samples of one peer.
 #[derive(Debug, Default)]
@@ -171,7 +171,7 @@ impl Samples {
             p75_us: at(0.75),
             p99_us: at(0.99),
             min_us: at(0.0),
-            quantiles: SHARES.iter().map(|share| Quantile { share: *share, us: at(*share) }).collect(),
+            quantiles: QUANTILES.iter().map(|share| Quantile { share: *share, us: at(*share) }).collect(),
             times_a_cell: rounded(at(0.5) / cell_us),
             times_a_cell_interval: interval::of_ratio(&in_order, &cell.round_medians_us()),
             round_spread_percent: ((rounds(0.75) - rounds(0.25)) / at(0.5) * 1_000.0).round() / 10.0,

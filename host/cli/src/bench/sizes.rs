@@ -1,7 +1,7 @@
 //! The growth of the cost with the size of arguments: the same echo for arguments from fifty bytes to a megabyte.
 
 use super::{
-    Bench, Guest, TURN,
+    Bench, Guest, PEER_SLICE,
     interval::Interval,
     peer,
     sample::{Row, Samples},
@@ -72,7 +72,7 @@ async fn one(bench: &Bench, guest: &Guest, time: Duration) -> Result<Size> {
     peers.extend(peer::pipe(&arguments).ok());
     let mut samples = Vec::new();
     for peer in &mut peers {
-        samples.push(Samples::warm_up(peer, TURN).await?);
+        samples.push(Samples::warm_up(peer, PEER_SLICE).await?);
     }
     let started = Instant::now();
     let mut rounds = 0;

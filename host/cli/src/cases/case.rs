@@ -1,5 +1,7 @@
 //! The content of a case file.
 
+use opcell_sandbox::limits::LimitRequest;
+use opcell_types::suggest::hint;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -25,6 +27,15 @@ pub struct Case {
     /// The place of the call in a run.
     #[serde(default)]
     pub context: CaseContext,
+    /// Calls that are made before it, in this order, in cells of their own; none may fail.
+    #[serde(default)]
+    pub before: Vec<EarlierCall>,
+    /// Limits of its cell, above or below those that the plugin has otherwise.
+    #[serde(default)]
+    pub limits: LimitRequest,
+    /// Stores by name.
+    #[serde(default)]
+    pub stores: BTreeMap<String, StoreDouble>,
     /// The settings that it reads through `wasi:config/store`.
     #[serde(default)]
     pub config: BTreeMap<String, String>,
@@ -39,6 +50,27 @@ pub struct Case {
     pub files: BTreeMap<String, Tree>,
     /// The expected result of the call.
     pub expect: Expect,
+}
+
+/// A call that is made before the one of the case, with the same doubles, files and stores.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct EarlierCall {
+    /// The operation to invoke.
+    pub operation: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+}
+
+/// A store, made anew for the case.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct StoreDouble {
+    /// Entries at first: key to text.
+    pub entries: BTreeMap<String, String>,
+    /// Entries that must be there afterwards: key to text, `null` where there must be none.
+    pub after: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -213,12 +245,22 @@ fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
     Ok(CaseFile { name, path, case })
 }
 
+/// A message about an unknown key, with the one that was probably meant.
+fn with_suggestion(message: String) -> String {
+    let Some((_, after)) = message.split_once("unknown field `") else { return message };
+    let Some((key, rest)) = after.split_once('`') else { return message };
+    let known = rest.lines().next().unwrap_or_default();
+    let known = known.split_once("expected one of ").map_or(known, |(_, known)| known);
+    let near = hint(key, known.split(", ").map(|name| name.trim_matches('`')));
+    if near.is_empty() { message } else { format!("{}{near}", message.trim_end()) }
+}
+
 /// Reads a case.
 ///
 /// # Errors
 /// What is wrong with it, and where.
 pub fn parse(text: &str) -> Result<Case, String> {
-    let case: Case = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let case: Case = serde_saphyr::from_str(text).map_err(|error| with_suggestion(error.to_string()))?;
     match (&case.operation, &case.judge) {
         (Some(_), Some(_)) => return Err("it has `operation` and `judge`; a case calls one of them".to_owned()),
         (None, None) => return Err("`operation` or `judge` is missing: it says what is called".to_owned()),
@@ -254,7 +296,9 @@ mod tests {
             ("operation: a/b\njudge: a/c\nexpect: {}\n", "a case calls one of them"),
             ("operation: a/b\nexpect: { outcome: x }\n", "are for judges"),
             ("judge: a/b\nexpect: { data: 1 }\n", "are for operations"),
-            ("operation: a/b\nexpct: {}\n", "expct"),
+            ("operation: a/b\nexpct: {}\n", "did you mean `expect`?"),
+            ("operation: a/b\nexpect: { summry: x }\n", "did you mean `summary`?"),
+            ("operation: a/b\nlimits: { memry: 1 }\nexpect: {}\n", "did you mean `memory`?"),
             ("operation: a/b\ntools: [{ name: t }]\nexpect: {}\n", "needs one of: returns, fails, denied"),
             (
                 "operation: a/b\ntools: [{ name: t, like: {}, matching: {}, returns: 1 }]\nexpect: {}\n",
@@ -291,6 +335,8 @@ mod tests {
                 "tools":[{"name":"t","arguments":{},"returns":1,"delay-ms":5},{"name":"t","like":{},"fails":{"reason":"x","message":"m","details":1}},
                          {"name":"t","matching":{},"denied":true}],
                 "skills":{"s":{"description":"d","body":"b","denied":false,"resources":{"a":"b"}}},
+                "before":[{"operation":"a/c","arguments":{"n":1}}],"limits":{"memory":"128 MiB","ticks":5},
+                "stores":{"s":{"entries":{"k":"v"},"after":{"k":"w","gone":null}}},
                 "files":{"w":{"writable":true,"tree":{"a":"b"},"after":{"a":null}}},
                 "expect":{"data":1,"summary":"s","details":{},"failure":{"reason":"r","message":"m"},"denials":["tool t"],"log":["l"],
                           "at-most":{"memory":1,"host-calls":1,"ticks":1}}}"#,

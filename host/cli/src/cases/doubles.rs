@@ -44,6 +44,11 @@ impl Doubles {
         })
     }
 
+    /// The stores of the plugin, as its calls use them.
+    pub(super) fn stores_of(&self, context: &CallContext) -> Box<dyn Stores> {
+        self.stores.of("plugin", context)
+    }
+
     /// Calls that no double answered, each as the double to add.
     pub(super) fn unanswered(&self) -> Vec<String> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -83,7 +88,14 @@ impl HostServices for Doubles {
                 && schema.as_ref().is_none_or(|schema| schema.check(&given).is_ok())
         };
         let Some((double, _)) = self.tools.iter().find(fits) else {
-            self.missing(format!("tools:\n  - name: {name}\n    arguments: {given}\n    returns: {{}}"));
+            // What the host's own tool answers with.
+            let returns = match name {
+                "http.fetch" => json!({
+                    "status": 200, "url": given.get("url").unwrap_or(&Value::Null), "headers": {}, "body": "",
+                }),
+                _ => json!({}),
+            };
+            self.missing(format!("tools:\n  - name: {name}\n    arguments: {given}\n    returns: {returns}"));
             return Err(Failure::host(
                 "no-double",
                 format!("no double of the case answers this call of tool `{name}`"),

@@ -9,8 +9,11 @@ use super::{
 use opcell_sandbox::{
     CellError, CellRequest, LoadRequest, Plugin, PluginSource, Sandbox,
     grants::{FilesGrant, Grants, StoreGrant},
+    host::HostServices,
+    limits::LimitRequest,
     manifest::{Manifest, Request},
     receipt::Receipt,
+    store::{StoreAnswer, StoreRequest},
 };
 use opcell_types::CallContext;
 use serde_json::{Value, json};
@@ -22,7 +25,7 @@ use std::{
 };
 
 /// Files of a root that are compared after a case; more are not looked at.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// The outcome of a case.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub struct Outcome {
     pub got: Got,
 }
 
-/// The result of a call, in the words of `expect` and `files`.
+/// The result of a call, with the keys of `expect` and `files`.
 #[derive(Debug, Default, Clone)]
 #[non_exhaustive]
 pub struct Got {
@@ -55,6 +58,8 @@ pub struct Got {
 /// Runs cases of one component.
 pub struct Runner {
     sandbox: Sandbox,
+    /// The operator's ceiling, where there is one.
+    ceiling: LimitRequest,
     component: Arc<[u8]>,
     name: String,
 }
@@ -63,7 +68,13 @@ impl Runner {
     /// Runs cases of this component.
     #[must_use]
     pub fn new(sandbox: Sandbox, component: Arc<[u8]>, name: &str) -> Self {
-        Self { sandbox, component, name: name.to_owned() }
+        Self { sandbox, ceiling: LimitRequest::default(), component, name: name.to_owned() }
+    }
+
+    /// The same under the ceiling of a project; a case may set its own.
+    #[must_use]
+    pub fn with_ceiling(self, ceiling: LimitRequest) -> Self {
+        Self { ceiling, ..self }
     }
 
     /// Runs one case. It gets what it has doubles for, and the plugin must have asked for it, as in a project.
@@ -76,9 +87,28 @@ impl Runner {
         let mut load = LoadRequest::new(&self.name, PluginSource::Bytes(self.component.clone()));
         load.grants = grants(case, manifest, scratch.path())?;
         load.settings.clone_from(&case.config);
+        load.limits = case.limits.or(&self.ceiling);
         let folders: Vec<(String, PathBuf)> =
             load.grants.files.iter().map(|(root, grant)| (root.clone(), grant.path.clone())).collect();
         let plugin = self.sandbox.load(load).await?;
+        let seeded = context(case);
+        for (store, double) in &case.stores {
+            for (key, text) in &double.entries {
+                let request = StoreRequest::Set { key: key.clone(), value: text.clone().into_bytes() };
+                let set = doubles.stores_of(&seeded).ask(store, &StoreGrant::default(), request).await;
+                set.map_err(|error| anyhow::anyhow!("the store `{store}` cannot be made: {error}"))?;
+            }
+        }
+        let mut differences = unasked(case, manifest);
+        for (at, earlier) in case.before.iter().enumerate() {
+            let arguments = Value::Object(earlier.arguments.clone()).to_string();
+            let context = CallContext { idempotency_key: format!("before-{at}").into(), ..context(case) };
+            let host: Arc<dyn HostServices> = doubles.clone();
+            let request = CellRequest { context, host, ..CellRequest::new(&earlier.operation, &arguments) };
+            if let Err(error) = plugin.invoke(request).await.result {
+                differences.push(format!("before: `{}` failed: {}: {error}", earlier.operation, reason(&error)));
+            }
+        }
         let (result, receipt) = call(&plugin, case, doubles.clone()).await;
         let mut got = Got {
             denials: receipt.denials.iter().map(|denial| denial.capability.clone()).collect(),
@@ -93,11 +123,31 @@ impl Runner {
             let Some(tree) = case.files.get(root) else { continue };
             got.after.insert(root.clone(), changed(tree, folder)?);
         }
-        let mut differences = unasked(case, manifest);
         compare_result(case, &got, &mut differences);
         compare_receipt(case, &receipt, &got, &mut differences);
         for (root, after) in &got.after {
             compare_files(root, case.files.get(root), after, &mut differences);
+        }
+        for (store, double) in &case.stores {
+            for (key, expected) in &double.after {
+                let request = StoreRequest::Get { key: key.clone() };
+                let answer = doubles.stores_of(&seeded).ask(store, &StoreGrant::default(), request).await;
+                let found = match answer {
+                    Ok((StoreAnswer::Entry(entry), _)) => {
+                        entry.map(|entry| String::from_utf8_lossy(&entry.value).into_owned())
+                    }
+                    _ => None,
+                };
+                if found != *expected {
+                    let shown =
+                        |text: &Option<String>| text.as_ref().map_or("nothing".to_owned(), |text| format!("{text:?}"));
+                    differences.push(format!(
+                        "store {store}/{key}: expected {}, got {}",
+                        shown(expected),
+                        shown(&found)
+                    ));
+                }
+            }
         }
         for double in doubles.unanswered().into_iter().chain(missing_roots(case, &got)) {
             differences.push(format!("no double answers a call of the plugin; add for example:\n{double}"));
@@ -184,6 +234,8 @@ fn unasked(case: &Case, manifest: &Manifest) -> Vec<String> {
     differences.extend(skills.map(|(name, _)| not_asked("skill", "skills", name)));
     let roots = case.files.keys().filter(|name| !asks(&manifest.files, name));
     differences.extend(roots.map(|name| not_asked("file root", "files", name)));
+    let stores = case.stores.keys().filter(|name| !asks(&manifest.stores, name));
+    differences.extend(stores.map(|name| not_asked("store", "stores", name)));
     differences
 }
 
@@ -221,12 +273,39 @@ fn compare_result(case: &Case, got: &Got, differences: &mut Vec<String>) {
         (None, None) => {
             for (what, expected) in expected_result(case) {
                 let given = got.result.get(what).unwrap_or(&Value::Null);
-                if *given != expected {
+                if !same(given, &expected) {
                     differences.push(difference(what, &expected, given));
                 }
             }
         }
     }
+}
+
+/// Returns `true` if two values are the same to JSON Schema: 4 and 4.0 are one number.
+fn same(one: &Value, other: &Value) -> bool {
+    let mut pending = vec![(one, other)];
+    while let Some((one, other)) = pending.pop() {
+        match (one, other) {
+            (Value::Number(one), Value::Number(other)) => {
+                // Integers beyond those that a float has are compared as they are.
+                if one != other && (one.as_f64() != other.as_f64() || !(one.is_f64() || other.is_f64())) {
+                    return false;
+                }
+            }
+            (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+                pending.extend(one.iter().zip(other))
+            }
+            (Value::Object(one), Value::Object(other)) if one.len() == other.len() => {
+                for (name, part) in one {
+                    let Some(found) = other.get(name) else { return false };
+                    pending.push((part, found));
+                }
+            }
+            (one, other) if one == other => {}
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// The members of a result that the case names.
@@ -301,7 +380,7 @@ fn changed(tree: &Tree, folder: &Path) -> anyhow::Result<BTreeMap<String, Option
     while let Some(directory) = pending.pop() {
         for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
-            anyhow::ensure!(found.len() < MOST_FILES, "the plugin left more than {MOST_FILES} files");
+            anyhow::ensure!(found.len() < MAX_FILES, "the plugin left more than {MAX_FILES} files");
             let about = path.symlink_metadata()?;
             if about.is_dir() {
                 pending.push(path);
@@ -356,4 +435,19 @@ fn missing_roots(case: &Case, got: &Got) -> Vec<String> {
     let mut roots: Vec<&str> = roots.filter(|root| !case.files.contains_key(*root)).collect();
     roots.dedup();
     roots.into_iter().map(|root| format!("files:\n  {root}:\n    tree: {{}}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_is_four_however_it_is_written_and_five_is_not() {
+        assert!(same(&json!({"a": [4, {"b": 1.0}]}), &json!({"a": [4.0, {"b": 1}]})));
+        assert!(
+            !same(&json!([4]), &json!([5])) && !same(&json!([4]), &json!(["4"])) && !same(&json!({}), &json!({"a": 1}))
+        );
+        // As floats they would be the same.
+        assert!(!same(&json!(9_007_199_254_740_993_u64), &json!(9_007_199_254_740_992_u64)));
+    }
 }

@@ -254,7 +254,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         operation: args.op.clone().unwrap_or_default(),
         component: component.into(),
         echo: false,
-        arguments: input::arguments(&args.args)?.to_json(),
+        arguments: input::arguments(&args.args, &serde_json::Value::Null)?.to_json(),
         grants,
     })
 }

@@ -6,6 +6,7 @@ pub use lines::Lines;
 
 use super::{
     Exit, Failure, Global, Terminal,
+    approve::{self, Approve},
     follow::{self, RunObserver},
     run::{JournalArgs, put_in_force, show_warnings},
     skill,
@@ -21,7 +22,8 @@ use opcell::{
 use opcell_engine::{
     Event, MESSAGE_SIGNAL, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
     conversation::Message,
-    event::{Destination, EffectReply, FrameId},
+    event::{Destination, EffectReply},
+    located::{Located, Locator},
     outcome::Question,
     ports::RunText,
 };
@@ -33,7 +35,7 @@ use opcell_ir::{
 };
 use opcell_types::Value;
 use opcell_workflow::promptpack::Pack;
-use std::{collections::HashMap, io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
@@ -45,6 +47,9 @@ pub struct ChatArgs {
     input: Vec<String>,
     #[command(flatten)]
     part: PackArgs,
+    /// The answer for calls that wait for a person.
+    #[arg(long, value_name = "ANSWER", default_value = "ask")]
+    approve: Approve,
     /// Do not keep typed lines for later chats.
     #[arg(long)]
     no_history: bool,
@@ -79,7 +84,8 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
     }
     let mut shown = Transcript::new(&workflow, terminal);
     let mut lines = Lines::stdin(terminal, &stop, !args.no_history);
-    let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop).await?;
+    let approval = Approval { approve: args.approve, global, terminal };
+    let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop, &approval).await?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
         return Ok(Exit::Waiting);
@@ -183,7 +189,15 @@ fn as_agent(workflow: &Workflow, agent: &str) -> Result<Workflow, Rejected> {
     }
 }
 
+/// The answer for calls that wait for a person.
+pub struct Approval<'a> {
+    pub approve: Approve,
+    pub global: &'a Global,
+    pub terminal: &'a Terminal,
+}
+
 /// Drives a run until it ends, or is suspended and there are no more lines.
+#[allow(clippy::too_many_arguments, reason = "a command has all of these")]
 pub async fn converse(
     host: &Host,
     workflow: &Workflow,
@@ -192,6 +206,7 @@ pub async fn converse(
     watch: &mut impl RunObserver,
     sink: Option<Arc<dyn RunText>>,
     stop: &Stop,
+    approval: &Approval<'_>,
 ) -> Result<RunOutcome, Failure> {
     let mut past = 0;
     loop {
@@ -199,6 +214,11 @@ pub async fn converse(
         past = last;
         if outcome.status != Status::Suspended || stop.is_asked() {
             return Ok(outcome);
+        }
+        if approve::answer(host, Some(approval.global), &outcome, approval.approve, approval.terminal).await? {
+            let options = ResumeOptions { detach: true, sink: sink.clone(), ..ResumeOptions::default() };
+            run = host.resume(&outcome.run, options).await?;
+            continue;
         }
         let Some(said) = next_word(&outcome, workflow, lines)? else { return Ok(outcome) };
         let id = outcome.run.clone();
@@ -248,7 +268,7 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
 fn listens(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(|question| match question {
         Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,
-        Question::Doubt { .. } | Question::Grant { .. } => false,
+        Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } => false,
     })
 }
 
@@ -293,15 +313,14 @@ fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
 struct Transcript<'t> {
     terminal: &'t Terminal,
     names: Vec<Arc<str>>,
-    at: HashMap<FrameId, Arc<str>>,
-    frames: HashMap<opcell_engine::event::EffectId, FrameId>,
-    /// What a model has said, until it is known whether a rule rewrites it.
-    unsaid: Option<(FrameId, Message)>,
+    locator: Locator,
+    /// The model's answer, until it is known whether a rule rewrites it.
+    unsaid: Option<(Arc<str>, Message)>,
 }
 
 impl<'t> Transcript<'t> {
     fn new(workflow: &Workflow, terminal: &'t Terminal) -> Self {
-        Self { terminal, names: workflow.step_names(), at: HashMap::new(), frames: HashMap::new(), unsaid: None }
+        Self { terminal, names: workflow.step_names(), locator: Locator::default(), unsaid: None }
     }
 
     fn note(&self, text: &str) {
@@ -310,8 +329,7 @@ impl<'t> Transcript<'t> {
         }
     }
 
-    fn says(&self, frame: FrameId, message: &Message) -> io::Result<()> {
-        let state = self.at.get(&frame).map_or("", AsRef::as_ref);
+    fn says(&self, state: &str, message: &Message) -> io::Result<()> {
         match self.terminal.json || message.content.is_empty() {
             true => Ok(()),
             false => self.terminal.line(&printable(&format!("[{state}] {}", message.content))),
@@ -322,39 +340,81 @@ impl<'t> Transcript<'t> {
 impl RunObserver for Transcript<'_> {
     fn observe(&mut self, recorded: &Recorded, is_new: bool) -> Result<(), Failure> {
         // Rules of a session rewrite an answer before anything else happens.
-        if let Some((frame, said)) = self.unsaid.take() {
+        if let Some((state, said)) = self.unsaid.take() {
             match &recorded.event {
-                Event::Guarded { text, .. } => self.says(frame, &Message::assistant(text.as_ref()))?,
-                _ => self.says(frame, &said)?,
+                Event::Guarded { text, .. } => self.says(&state, &Message::assistant(text.as_ref()))?,
+                _ => self.says(&state, &said)?,
             }
         }
-        match &recorded.event {
-            Event::StepEntered { frame, name, .. } => drop(self.at.insert(*frame, name.clone())),
-            Event::Requested { effect, frame, .. } => drop(self.frames.insert(*effect, *frame)),
-            _ if !is_new => {}
-            Event::Replied { effect, reply } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
-                if let Some(frame) = self.frames.get(effect) {
-                    self.unsaid = Some((*frame, reply.message.clone()));
-                }
+        let located = self.locator.locate(recorded);
+        if !is_new {
+            return Ok(());
+        }
+        for Located { recorded, step, .. } in located {
+            self.show(&recorded.event, step)?;
+        }
+        Ok(())
+    }
+}
+
+impl Transcript<'_> {
+    fn show(&mut self, event: &Event, state: Option<Arc<str>>) -> Result<(), Failure> {
+        match event {
+            Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
+                self.unsaid = state.map(|state| (state, reply.message.clone()));
             }
             Event::ArtifactSet { name, value, .. } => self.note(&format!("  {name} = {}", value.to_json())),
             Event::Routed {
-                frame,
-                outcome: Some(outcome),
-                to: Destination::Step(step),
-                redirected,
-                original_target,
-                ..
+                outcome: Some(outcome), to: Destination::Step(step), redirected, original_target, ..
             } => {
-                let (from, to) = (self.at.get(frame), self.names.get(*step as usize));
-                if let (Some(from), Some(to)) = (from, to) {
+                if let (Some(from), Some(to)) = (state, self.names.get(*step as usize)) {
                     let instead = original_target.as_ref().map(|to| format!(" instead of {to}")).unwrap_or_default();
                     let why = redirected.as_ref().map(|why| format!("{instead} ({why})")).unwrap_or_default();
                     let (Outcome::Text(event) | Outcome::Keyword(event)) = outcome;
                     self.note(&format!("  {from} -{event}-> {to}{why}"));
                 }
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepEntered { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::ElementEntered { .. }
+            | Event::ElementFinished { .. }
+            | Event::GroupEntered { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceStarted { .. }
+            | Event::InstanceFinished { .. }
+            | Event::StepFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
         Ok(())
     }

@@ -249,7 +249,7 @@ fn project(global: &Global) -> Check {
     match trust::Asked::of(global, &config) {
         Ok(asked) if asked.is_allowed() => fine("project", file),
         Ok(_) => {
-            let found = format!("{file} asks for what reaches outside of its folder, and was not allowed it");
+            let found = format!("{file} asks for access outside its folder, and was not allowed it");
             wrong("project", State::Degraded, found, "look at it with `opcell trust --show`")
         }
         Err(_) => wrong(

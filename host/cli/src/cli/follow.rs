@@ -1,8 +1,8 @@
 //! Following a run until it ends or is suspended, and showing its result.
 
 use super::{
-    Exit, Failure, Terminal, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop, stream::Text,
-    units::counted,
+    Exit, Failure, Terminal, approve, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop,
+    stream::Text, units::counted,
 };
 use futures_util::StreamExt as _;
 use opcell::{Host, remedy, run::Run};
@@ -240,6 +240,10 @@ fn ask_again(question: &Question) -> String {
                  `opcell runs {command} RUN {name}` resumes it"
             )
         }
+        question @ Question::Call { .. } => format!(
+            "{}  the run is not kept: start it with `--journal`, in a terminal, or with `--approve yes|deny`",
+            approve::shown(question)
+        ),
         question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question, &[]),
     }
 }
@@ -283,12 +287,20 @@ pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
             let which = if others || *again { format!(" --question {id}") } else { String::new() };
             let plugin = denial.remedy.plugin().unwrap_or("?");
             let why = why.as_deref().map(|why| format!("; its reason: {why}")).unwrap_or_default();
+            let written = match (remedy::fits(denial), remedy::render(&denial.remedy)) {
+                (true, Some(command)) => format!("\n  `--grant always` writes what this does: {command}"),
+                (true, None) => String::new(),
+                (false, _) => {
+                    format!("\n  It cannot be granted: what would be written is something else, {}", denial.remedy)
+                }
+            };
             format!(
                 "step `{step}`: {what} was denied {}: {}. Plugin `{plugin}` requests it{why}:\n  opcell runs approve {run}{which} --grant once    \
-                 # or run, or always; or --refuse",
+                 # or run, or always; or --refuse{written}",
                 denial.capability, denial.rule
             )
         }
+        Question::Call { .. } => approve::ask(run, question),
         Question::Doubt { step, what, effect } => format!(
             "step `{step}`: {what} (effect {effect}) was in progress when the run was interrupted and must not be repeated without \
              confirmation:\n  opcell runs resume {run} --retry    # or --skip, or --fail"

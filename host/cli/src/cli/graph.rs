@@ -73,8 +73,8 @@ pub async fn graph(global: &Global, args: &GraphArgs, terminal: &Terminal) -> Re
 
 async fn of_run(open: &Open, named: &str) -> Result<Drawing, Failure> {
     let run = open.run(named).await?;
-    let history = open.engine.history(&run).await?;
-    let state = open.engine.state_at(&run, None).await?;
+    let history = open.engine.shown_history(&run, None).await?;
+    let state = open.engine.shown_state(&run, None).await?;
     let program =
         state.program().ok_or_else(|| Diagnostic::error("no-first-event", format!("run {run} has no first event")))?;
     Ok(Drawing::of(program.ir(), Some(&RunPath::of(&history))))

@@ -21,24 +21,31 @@ pub fn run_input(parts: &[String]) -> Result<Value, Rejected> {
                 Err(error) if looks_like_json(&text) => {
                     return Err(wrong(
                         "invalid-input",
-                        format!("the input looks like JSON but does not parse: {error}"),
+                        format!("the input looks like JSON but cannot be read: {error}"),
                     ));
                 }
                 Ok(text) => as_request(text),
                 Err(_) => as_request(Value::from(text)),
             })
         }
-        several => pairs(several),
+        several => pairs(several, |_, text| read(text)),
     }
 }
 
-/// Arguments of an operation: a JSON object, `@FILE`, `-`, or `key=value` (repeatable).
-pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
+/// Arguments of an operation: a JSON object, `@FILE`, `-`, or `key=value` (repeatable). A value is what the operation's
+/// schema says: where it takes text and no number, `1.0` is a text.
+pub fn arguments(parts: &[String], schema: &serde_json::Value) -> Result<Value, Rejected> {
     match parts {
         [] => Ok(Value::object::<&str>([])),
         [one] if pair(one).is_none() || looks_like_json(one) => {
             let text = text_of(one)?;
             let invalid = |message: String| wrong("invalid-arguments", message);
+            if text == *one && !looks_like_json(one) && Value::from_json(one).is_err() {
+                let message = format!("`{one}` is neither a JSON object nor `key=value`");
+                let help =
+                    format!("write `--args {one}=VALUE` for an argument, or `--args @FILE` for a file with JSON");
+                return Err(Rejected::plain(Diagnostic::error("invalid-arguments", message).help(help)));
+            }
             let value =
                 Value::from_json(&text).map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
             if value.as_object().is_some() {
@@ -47,7 +54,7 @@ pub fn arguments(parts: &[String]) -> Result<Value, Rejected> {
                 Err(invalid("the arguments are not a JSON object".to_owned()))
             }
         }
-        several => pairs(several),
+        several => pairs(several, |key, text| by_schema(schema, key, text)),
     }
 }
 
@@ -58,7 +65,7 @@ pub fn value(part: &str) -> Result<Value, Rejected> {
         Ok(value) => Ok(value),
         // Broken JSON must not silently become a text.
         Err(error) if looks_like_json(&text) => {
-            Err(wrong("invalid-data", format!("`{part}` looks like JSON but does not parse: {error}")))
+            Err(wrong("invalid-data", format!("`{part}` looks like JSON but cannot be read: {error}")))
         }
         Err(_) => Ok(Value::from(text)),
     }
@@ -107,16 +114,56 @@ pub fn written_pair(part: &str) -> Option<(&str, &str)> {
     named.then_some((key, value))
 }
 
-/// `key=value`; the value is parsed as JSON if it is JSON, else taken as text.
-fn pair(part: &str) -> Option<(&str, Value)> {
-    let (key, value) = written_pair(part)?;
-    Some((key, Value::from_json(value).unwrap_or_else(|_| Value::from(value))))
+/// A value of `key=value`: JSON if it is JSON, else text.
+fn read(text: &str) -> Value {
+    Value::from_json(text).unwrap_or_else(|_| Value::from(text))
 }
 
-fn pairs(parts: &[String]) -> Result<Value, Rejected> {
+fn pair(part: &str) -> Option<(&str, &str)> {
+    written_pair(part)
+}
+
+/// A value of an argument. A text that is JSON stays a text where the schema takes texts, and not what the JSON is.
+fn by_schema(schema: &serde_json::Value, key: &str, text: &str) -> Value {
+    let value = read(text);
+    let Some(property) = schema.get("properties").and_then(|properties| properties.get(key)) else { return value };
+    let mut types = Vec::new();
+    let mut pending = vec![property];
+    while let Some(part) = pending.pop() {
+        match part.get("type") {
+            Some(serde_json::Value::String(name)) => types.push(name.as_str()),
+            Some(serde_json::Value::Array(names)) => types.extend(names.iter().filter_map(serde_json::Value::as_str)),
+            _ => {}
+        }
+        if let Some(values) = part.get("enum").and_then(serde_json::Value::as_array) {
+            types.extend(values.iter().map(|value| match value {
+                serde_json::Value::String(_) => "string",
+                serde_json::Value::Number(_) => "number",
+                serde_json::Value::Bool(_) => "boolean",
+                serde_json::Value::Null => "null",
+                serde_json::Value::Array(_) => "array",
+                serde_json::Value::Object(_) => "object",
+            }));
+        }
+        for key in ["anyOf", "oneOf"] {
+            pending.extend(part.get(key).and_then(serde_json::Value::as_array).into_iter().flatten());
+        }
+    }
+    let fits = |name: &&str| match &value {
+        Value::Number(_) => ["number", "integer"].contains(name),
+        Value::Bool(_) => *name == "boolean",
+        value if value.as_array().is_some() => *name == "array",
+        value if value.as_object().is_some() => *name == "object",
+        value if value.is_nullish() => *name == "null",
+        _ => true,
+    };
+    if types.contains(&"string") && !types.iter().any(fits) { Value::from(text) } else { value }
+}
+
+fn pairs(parts: &[String], value: impl Fn(&str, &str) -> Value) -> Result<Value, Rejected> {
     let mut entries = Vec::new();
     for part in parts {
-        let (key, value) = pair(part).ok_or_else(|| {
+        let (key, text) = pair(part).ok_or_else(|| {
             wrong(
                 "invalid-input",
                 format!("`{part}` is not `key=value`; an input of several parts must consist of such pairs"),
@@ -125,7 +172,7 @@ fn pairs(parts: &[String]) -> Result<Value, Rejected> {
         if entries.iter().any(|(earlier, _)| *earlier == key) {
             return Err(wrong("invalid-input", format!("`{key}` is given twice")));
         }
-        entries.push((key, value));
+        entries.push((key, value(key, text)));
     }
     Ok(Value::object(entries))
 }
@@ -150,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_begins_like_json_and_is_none_is_an_error() {
-        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("does not parse"));
+        assert!(run_input(&["{\"a\":".to_owned()]).unwrap_err().to_string().contains("cannot be read"));
         assert!(run_input(&["a=1".to_owned(), "b".to_owned()]).is_err());
         assert!(run_input(&["a=1".to_owned(), "a=2".to_owned()]).is_err());
         assert!(run_input(&["@no/such/file".to_owned()]).is_err());
@@ -158,8 +205,22 @@ mod tests {
 
     #[test]
     fn arguments_are_an_object() {
-        assert!(arguments(&["[1]".to_owned()]).is_err());
-        assert!(arguments(&["text".to_owned()]).is_err());
-        assert_eq!(arguments(&["a=1".to_owned()]).unwrap().to_json(), r#"{"a":1}"#);
+        let any = serde_json::json!({});
+        assert!(arguments(&["[1]".to_owned()], &any).is_err());
+        let error = arguments(&["path".to_owned()], &any).unwrap_err().to_string();
+        assert!(error.contains("neither a JSON object nor `key=value`"), "{error}");
+        assert_eq!(arguments(&["a=1".to_owned()], &any).unwrap().to_json(), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn a_value_is_what_the_schema_says() {
+        let schema = serde_json::json!({"properties": {
+            "version": {"type": "string"}, "n": {"type": "integer"}, "both": {"type": ["string", "number"]},
+            "some": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "one": {"enum": ["1", "2"]},
+        }});
+        let given = ["version=1.0", "n=2", "both=3", "some=true", "one=1", "other=4"].map(str::to_owned);
+        let expected = r#"{"version":"1.0","n":2,"both":3,"some":"true","one":"1","other":4}"#;
+        assert_eq!(arguments(&given, &schema).unwrap().to_json(), expected);
+        assert_eq!(arguments(&["some=null".to_owned()], &schema).unwrap().to_json(), r#"{"some":null}"#);
     }
 }

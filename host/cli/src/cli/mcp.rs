@@ -7,7 +7,11 @@ use super::{
 use clap::Args;
 use opcell::LiveHost;
 use opcell_ir::Diagnostic;
-use opcell_server::{Tenant, mcp::McpServer, tenant::TenantLimits};
+use opcell_server::{
+    Tenant,
+    mcp::{Face, Gateway, McpServer},
+    tenant::TenantLimits,
+};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -16,8 +20,32 @@ pub struct McpArgs {
     /// Offer this workflow as a tool, beside the operations of the plugins (repeatable).
     #[arg(long, value_name = "NAME")]
     workflow: Vec<String>,
+    #[command(flatten)]
+    gateway: GatewayArgs,
     #[command(subcommand)]
     command: Option<McpCommand>,
+}
+
+/// The tools of the project's own MCP servers.
+#[derive(Debug, Args)]
+pub struct GatewayArgs {
+    /// Offer the tools of the project's MCP servers as well, as `SERVER__TOOL`.
+    #[arg(long)]
+    gateway: bool,
+    /// With `--gateway`: offer a search over all tools, the description of one, and a call by name, in place of the
+    /// tools.
+    #[arg(long, requires = "gateway")]
+    search: bool,
+    /// With `--gateway`: offer only tools like this, such as `notes/*` (repeatable).
+    #[arg(long, value_name = "SERVER/TOOL", requires = "gateway")]
+    tool: Vec<String>,
+}
+
+impl GatewayArgs {
+    fn gateway(&self) -> Option<Gateway> {
+        let face = if self.search { Face::Search } else { Face::Tools };
+        self.gateway.then(|| Gateway::new(face, self.tool.clone()))
+    }
 }
 
 pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -37,8 +65,12 @@ pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result
     }
     let host = LiveHost::new(host);
     let tenant = Arc::new(Tenant::new(Tenant::DEFAULT, host.clone(), TenantLimits::default()));
+    let mut server = McpServer::new(tenant, args.workflow.clone());
+    if let Some(gateway) = args.gateway.gateway() {
+        server = server.with_gateway(gateway);
+    }
     tokio::select! {
-        ended = McpServer::new(tenant, args.workflow.clone()).stdio() => ended?,
+        ended = server.stdio() => ended?,
         () = live::follow(&host, live::project(global), terminal, false) => {}
     }
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 
 pub mod replay;
 
-use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, receipts, units::hanging};
+use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, reasons, receipts, units::hanging};
 use clap::{Args, Subcommand};
 use opcell::{CallError, CallOutput, FailureKind, Success, remedy};
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 pub enum OpCommand {
     /// List the operations and judges of the project's plugins.
     List,
-    /// Invoke one operation and print its data.
+    /// Invoke one operation and print its data, or ask one judge and print its verdict.
     Invoke(InvokeArgs),
     /// Call a plugin again as a run recorded it, with no outside effect, and show what is different.
     Replay(replay::ReplayArgs),
@@ -19,9 +19,9 @@ pub enum OpCommand {
 
 #[derive(Debug, Args)]
 pub struct InvokeArgs {
-    /// Operation ID: `namespace/name`.
+    /// ID of an operation or a judge: `namespace/name`.
     id: String,
-    /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
+    /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable); the schema says what a value is.
     #[arg(long, value_name = "ARGS")]
     args: Vec<String>,
 }
@@ -58,8 +58,8 @@ async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
 
 async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = global.host(terminal).await?;
-    let arguments = input::arguments(&args.args)?;
-    host.catalog().find(&args.id)?;
+    let entry = host.catalog().find(&args.id)?;
+    let arguments = input::arguments(&args.args, &entry.arguments_schema)?;
     let called = host.invoke(&args.id, arguments).await;
     let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt).cloned();
     let result = match called {
@@ -67,7 +67,10 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
         Err(error) => Err(error.failure),
     };
     if let Some(receipt) = &receipt {
-        receipts::cell_lines(receipt, false).iter().for_each(|line| terminal.note(line));
+        let message = result.as_ref().err().map(|failure| failure.message.as_str()).unwrap_or_default();
+        let lines = receipts::cell_lines(receipt, terminal.verbose).into_iter();
+        let reasons = reasons::of_failed(receipt, message, terminal.verbose).into_iter();
+        lines.chain(reasons.map(|line| format!("  {line}"))).for_each(|line| terminal.note(&line));
     }
     let exit = match &result {
         Ok(_) => Exit::Done,

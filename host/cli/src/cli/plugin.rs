@@ -53,7 +53,7 @@ pub enum PluginCommand {
     Build(build::BuildArgs),
     /// Run a plugin's cases in real cells, with doubles for what it reaches. Builds it first, as `build` does.
     Test(test::TestArgs),
-    /// Watch a plugin's source and cases: build, as `build` does, and test again at every change.
+    /// Watch a plugin's source and cases: build, as `build` does, and test again on every change.
     Dev(test::DevArgs),
     /// Check a component as a host would, before its operator does.
     Check(check::CheckArgs),

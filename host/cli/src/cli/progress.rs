@@ -1,7 +1,7 @@
 //! The progress of steps that a person sees while they run, and of cells when they have ended.
 
 use super::{
-    Terminal, receipts,
+    Terminal, reasons, receipts,
     units::{counted, milliseconds},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -9,7 +9,7 @@ use opcell::{report::printable, run::receipt};
 use opcell_engine::{
     Program, Status,
     event::{Destination, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
-    receipt::Receipt,
+    receipt::{Receipt, cell_of},
 };
 use opcell_ir::handoff;
 use opcell_types::Value;
@@ -19,6 +19,12 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+/// Cells that failed and are explained, unless everything is wanted.
+const FAILED_CELLS: usize = 3;
+
+/// Bytes of messages that are remembered.
+const MAX_SAID: usize = 64 << 10;
 
 /// Of a workflow's steps.
 type Names = Arc<[Arc<str>]>;
@@ -40,6 +46,8 @@ pub struct StepProgress {
     bound: HashMap<InstanceId, (Arc<Program>, usize)>,
     /// `true` if the last thing shown is text that its line may continue with.
     mid_line: bool,
+    /// Messages of failures that were shown.
+    said: String,
     /// Of every cell and every call of a tool, in the order in which they ended.
     pub receipts: Vec<Receipt>,
 }
@@ -92,7 +100,16 @@ impl StepProgress {
             pinned: HashMap::new(),
             bound: HashMap::new(),
             mid_line: false,
+            said: String::new(),
             receipts: Vec::new(),
+        }
+    }
+
+    /// Remembers what was said about a failure, so that it is not said again.
+    fn say(&mut self, message: &str) {
+        if self.said.len() < MAX_SAID {
+            self.said.push_str(message);
+            self.said.push('\n');
         }
     }
 
@@ -146,6 +163,9 @@ impl StepProgress {
                     let took = milliseconds(recorded.at.ms_since(step.at));
                     if let Some(bar) = step.bar {
                         bar.finish_and_clear();
+                    }
+                    if let Some(failure) = &result.failure {
+                        self.say(&failure.message);
                     }
                     self.line(&match &result.failure {
                         None => format!("{indent}+ {}  {took}", step.label),
@@ -230,7 +250,42 @@ impl StepProgress {
             Event::ElementFinished { frame, .. } | Event::GroupFinished { frame, .. } => {
                 drop(self.places.remove(frame))
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::Chosen { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceFinished { .. }
+            | Event::StepFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
     }
 
@@ -292,9 +347,26 @@ impl StepProgress {
         }
         // Nothing moves any more, and what draws the lines that move keeps at most a screen of those above them.
         self.live = None;
-        for line in receipts::summary(&self.receipts, self.verbose) {
+        for line in receipts::summary(&self.receipts, self.verbose).into_iter().chain(self.reasons()) {
             self.line(&line);
         }
+    }
+
+    /// The lines that explain the cells that failed: all of them if everything is wanted, else the last few.
+    fn reasons(&self) -> Vec<String> {
+        let cells = self.receipts.iter().filter_map(|receipt| cell_of(receipt));
+        let shown: Vec<&Value> = cells.filter(|cell| self.verbose || reasons::failed(cell)).collect();
+        let most = if self.verbose { usize::MAX } else { FAILED_CELLS };
+        let mut lines = Vec::new();
+        for cell in shown.iter().skip(shown.len().saturating_sub(most)) {
+            let reasons = reasons::of_failed(cell, &self.said, self.verbose);
+            if !reasons.is_empty() {
+                let operation = cell.get("operation").and_then(Value::as_str).unwrap_or("a cell");
+                lines.extend([String::new(), format!("{operation}:")]);
+                lines.extend(reasons.into_iter().map(|line| format!("  {line}")));
+            }
+        }
+        lines
     }
 }
 

@@ -210,7 +210,8 @@ fn text<'a>(of: &'a Value, key: &str) -> &'a str {
     of.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn count(value: Option<&Value>) -> u64 {
+/// A number of a receipt; 0 where it has none.
+pub fn count(value: Option<&Value>) -> u64 {
     match value {
         Some(Value::Number(number)) => number.as_u64().unwrap_or(0),
         _ => 0,

@@ -1,6 +1,6 @@
-//! The references of the documentation: `docs/commands.md`, `docs/configuration.md` and `docs/http.md`, made of the
-//! descriptions that the command line, the reader of project files and the server have themselves, so that they say what
-//! the program does.
+//! The references of the documentation: `docs/commands.md`, `docs/configuration.md`, `docs/http.md` and
+//! `docs/tools.md`, made of the descriptions that the command line, the reader of project files and the server have
+//! themselves, so that they say what the program does.
 //!
 //! `SNAPSHOTS=overwrite cargo test -p opcell-cli --lib reference` writes them.
 
@@ -19,6 +19,9 @@ fn commands() -> String {
         "# Commands\n\nEvery command and its options, as `--help` prints them.\n\n## Options of every command\n\n"
             .to_owned();
     page += &options(root.get_arguments().filter(|option| option.is_global_set()));
+    // An option that `runs` hands to its commands is none of every command.
+    let of_every_command: Vec<_> =
+        root.get_arguments().filter(|option| option.is_global_set()).map(|option| option.get_id().clone()).collect();
     let mut open: VecDeque<(String, &Command)> = VecDeque::from([("opcell".to_owned(), &root)]);
     while let Some((path, command)) = open.pop_front() {
         let below: Vec<(String, &Command)> = command
@@ -29,7 +32,7 @@ fn commands() -> String {
         if command.get_name() != "opcell" {
             let _ = write!(page, "\n## {path}\n\n{}\n\n", about(command));
             page += &usage(command);
-            page += &options(command.get_arguments().filter(|option| !option.is_global_set()));
+            page += &options(command.get_arguments().filter(|option| !of_every_command.contains(option.get_id())));
             if !below.is_empty() {
                 if !page.ends_with("\n\n") {
                     page.push('\n');
@@ -348,7 +351,12 @@ fn kind(schema: &Value, node: &Value) -> String {
 
 #[test]
 fn the_references_of_the_documentation_say_what_the_program_does() {
-    let pages = [("commands.md", commands()), ("configuration.md", configuration()), ("http.md", http::page())];
+    let pages = [
+        ("commands.md", commands()),
+        ("configuration.md", configuration()),
+        ("http.md", http::page()),
+        ("tools.md", super::tools::show::page()),
+    ];
     for (name, made) in pages {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var("SNAPSHOTS").is_ok_and(|value| value == "overwrite") {

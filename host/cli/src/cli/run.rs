@@ -2,7 +2,8 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
-    chat::{self, Lines, PackArgs},
+    approve::Approve,
+    chat::{self, Approval, Lines, PackArgs},
     follow::Steps,
     graph, skill,
     stop::{Stop, StopArgs},
@@ -13,7 +14,7 @@ use clap::Args;
 use opcell::{
     Host,
     config::{Config, JournalPlace, JournalSettings},
-    run::{Workflow, check_id},
+    run::{InvalidRunId, NewRunId, Workflow},
 };
 use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_ir::{Diagnostic, handoff};
@@ -52,6 +53,9 @@ pub struct RunArgs {
     /// User message to send each time the run waits (repeatable); `/event NAME [CONTEXT]` raises an external event.
     #[arg(long, value_name = "TEXT")]
     say: Vec<String>,
+    /// Answer for calls that wait for a person: `ask` in a terminal at once, `deny`, or `yes`.
+    #[arg(long, value_name = "ANSWER", default_value = "ask")]
+    approve: Approve,
     /// Leave the run to the workers of the journal: print its ID and return at once.
     #[arg(long, conflicts_with_all = ["no_journal", "say", "stream", "graph", "output_json"])]
     queue: bool,
@@ -73,7 +77,7 @@ pub struct JournalArgs {
     no_journal: bool,
     /// Run ID; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = run_id)]
-    name: Option<String>,
+    name: Option<NewRunId>,
 }
 
 /// A document that the command names decides what runs: no grant of its folder extends to writing it.
@@ -85,8 +89,8 @@ pub fn put_in_force(config: &mut Config, document: &str) {
 }
 
 /// An ID that a user gives a run.
-pub fn run_id(id: &str) -> Result<String, String> {
-    check_id(id).map(|()| id.to_owned())
+pub fn run_id(id: &str) -> Result<NewRunId, InvalidRunId> {
+    id.parse()
 }
 
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -135,7 +139,8 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
     let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
     let mut said = Lines::Scripted(say.into_iter());
-    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop).await?;
+    let approval = Approval { approve: args.approve, global, terminal };
+    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop, &approval).await?;
     let exit = steps.end(&outcome, journaled, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
@@ -217,8 +222,8 @@ impl JournalArgs {
     }
 
     /// The name that the run shall have.
-    pub fn name(&self) -> Option<Arc<str>> {
-        self.name.as_deref().map(Into::into)
+    pub fn name(&self) -> Option<NewRunId> {
+        self.name.clone()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
+mod adopt;
 #[cfg(feature = "server")]
 mod export;
 mod keep;
@@ -12,12 +13,12 @@ use super::{Exit, Failure, Global, Terminal, run::journal_place};
 use clap::{Args, Subcommand};
 use opcell::{
     config::{Config, JournalPlace, JournalSettings},
+    journals,
     report::Rejected,
-    store,
 };
 use opcell_engine::Engine;
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
-use opcell_journal::{RunEntry, RunId};
+use opcell_journal::{JournalError, RunEntry, RunId};
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -54,9 +55,13 @@ enum RunsCommand {
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
+    /// Start a new run that makes the failed call of another again.
+    Retry(resume::RetryArgs),
     /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
     #[cfg(feature = "server")]
     Export(export::ExportArgs),
+    /// Let runs go on that came with a journal from elsewhere.
+    Adopt(adopt::AdoptArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
     /// Copy the journal into a new file; workers can go on using it.
@@ -67,15 +72,15 @@ enum RunsCommand {
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = match &args.command {
-        RunsCommand::Resume(_) | RunsCommand::Fork(_) => args.store.config(global)?,
+        RunsCommand::Resume(_) | RunsCommand::Fork(_) | RunsCommand::Retry(_) => args.store.config(global)?,
         // The journal may be missing: that is what a copy is for.
         RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?)?,
         RunsCommand::List(_) | RunsCommand::Show(_) => args.store.reading(global)?,
         _ => args.store.looking(global)?,
     };
     match &args.command {
-        RunsCommand::List(list) => list::list(&Open::journal(&config).await?, list, terminal).await,
-        RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, show, terminal).await,
+        RunsCommand::List(list) => list::list(&Open::journal(&config).await?, &config, list, terminal).await,
+        RunsCommand::Show(show) => show::show(&Open::journal(&config).await?, &config, show, terminal).await,
         RunsCommand::Resume(resume) => resume::resume(config, resume, terminal).await,
         RunsCommand::Cancel(cancel) => send::cancel(&Open::journal(&config).await?, cancel, terminal).await,
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
@@ -83,10 +88,12 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         #[cfg(feature = "server")]
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
+        RunsCommand::Adopt(adopt) => adopt::adopt(&Open::journal(&config).await?, adopt, terminal).await,
         RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,
         RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,
         RunsCommand::Restore(restore) => keep::restore(&config, restore, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
+        RunsCommand::Retry(retry) => resume::retry(config, retry, terminal).await,
     }
 }
 
@@ -105,9 +112,14 @@ impl StoreArgs {
     /// As [`Self::looking`], for what only reads. A file that lies in the project's own folder is read without consent
     /// to whatever else the project asks for.
     fn reading(&self, global: &Global) -> Result<Config, Failure> {
-        let config = global.config()?;
-        let is_own = config.journal.as_ref().is_some_and(|journal| journal.place.file().is_some());
-        if is_own { self.with(config) } else { self.looking(global) }
+        if self.journal.is_some() {
+            return self.looking(global);
+        }
+        // Without consent the project has no journal any more: it is the one that the file names.
+        let Some(own) = global.proposed()?.own_journal().cloned() else { return self.looking(global) };
+        let mut config = global.config()?;
+        config.journal = Some(own);
+        self.with(config)
     }
 
     fn looking_at(&self, global: &Global) -> Result<Config, Failure> {
@@ -137,7 +149,7 @@ impl StoreArgs {
 }
 
 /// The sender.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 struct Sender {
     /// Name to record as the sender. Defaults to the current user.
     #[arg(long, value_name = "WHO")]
@@ -163,7 +175,13 @@ pub(super) struct Open {
 impl Open {
     pub(super) async fn journal(config: &Config) -> Result<Self, Failure> {
         let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
-        Ok(Self { engine: Engine::builder().journal(store::open(settings).await?).build() })
+        Ok(Self { engine: Engine::builder().journal(journals::open(settings).await?).build() })
+    }
+
+    /// A run as lists have it.
+    async fn entry(&self, run: &RunId) -> Result<RunEntry, Failure> {
+        let entry = self.engine.runs().await?.into_iter().find(|entry| entry.run == *run);
+        Ok(entry.ok_or_else(|| JournalError::UnknownRun(run.clone()))?)
     }
 
     /// The run that the argument names.

@@ -18,6 +18,8 @@ enum Format {
     Ir,
     /// Case files of `opcell plugin test`.
     Case,
+    /// The manifest of a plugin's folder, `plugin.toml`.
+    Plugin,
     /// The project file, `opcell.toml`.
     Project,
     /// The report of `opcell bench`, `bench.json`.
@@ -31,6 +33,7 @@ pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let schema: serde_json::Value = match args.format {
         Format::Ir => read(ir::SCHEMA)?,
         Format::Case => read(crate::cases::SCHEMA)?,
+        Format::Plugin => read(opcell_author::schemas::PLUGIN)?,
         Format::Project => opcell::config::schema::schema(),
         Format::Report => report(),
         Format::Workflowskill => read(workflowskill::SCHEMA)?,

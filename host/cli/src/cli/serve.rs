@@ -25,6 +25,7 @@ use opcell_server::{
     Collector, Meter, Project, ServeError, Serving, Settings, Tenant, Tenants, Tls,
     access::{Access, Own, tokens::TokenStore},
     api::{self, GraphFormat},
+    mcp::{Face, Gateway},
     tenant::TenantLimits,
 };
 use serde_json::json;
@@ -53,6 +54,16 @@ pub struct ServeArgs {
     /// Offer this workflow as a tool to MCP clients, beside the operations of the plugins (repeatable).
     #[arg(long, value_name = "NAME")]
     mcp_workflow: Vec<String>,
+    /// Offer the tools of a tenant's own MCP servers to MCP clients as well, as `SERVER__TOOL`.
+    #[arg(long)]
+    mcp_gateway: bool,
+    /// With `--mcp-gateway`: offer a search over all tools, the description of one, and a call by name, in place of the
+    /// tools.
+    #[arg(long, requires = "mcp_gateway")]
+    mcp_search: bool,
+    /// With `--mcp-gateway`: offer only tools like this, such as `notes/*` (repeatable).
+    #[arg(long, value_name = "SERVER/TOOL", requires = "mcp_gateway")]
+    mcp_tool: Vec<String>,
     /// Send the traces of runs that have ended to this collector of OpenTelemetry, by OTLP over HTTP. Without prompts,
     /// inputs and results. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
     #[arg(long, value_name = "URL")]
@@ -71,6 +82,10 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     settings.access = access(&config, args.open, terminal)?;
     settings.draw = Some(|| Box::new(Drawn(None)));
     settings.mcp_workflows.clone_from(&args.mcp_workflow);
+    settings.mcp_gateway = args.mcp_gateway.then(|| {
+        let face = if args.mcp_search { Face::Search } else { Face::Tools };
+        Gateway::new(face, args.mcp_tool.clone())
+    });
     let mut worker = WorkerOptions::default();
     worker.concurrency = usize::from(args.concurrency);
     worker.grace = args.stop.grace();
@@ -131,7 +146,8 @@ async fn tenants(
 ) -> Result<(Tenants, Lives), Failure> {
     let declared = own.tenants.clone();
     let again = |file: Option<PathBuf>| ReadAgain { global: global.clone(), file };
-    let mut journals = BTreeMap::from_iter(journal_of(&own).map(|journal| (journal, Tenant::DEFAULT.to_owned())));
+    let mut journals = BTreeMap::new();
+    journals.extend(places_of(&own).into_iter().map(|place| (place, Tenant::DEFAULT.to_owned())));
     let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?;
     let (mut tenants, mut lives) = (vec![first.with_project(again(None))], vec![(live, None)]);
     for declared in declared {
@@ -146,13 +162,14 @@ async fn tenants(
             Some(journal) => Some(journal),
             None => Some(JournalSettings::usual(&config.root)?),
         };
-        if let Some(journal) = journal_of(&config)
-            && let Some(other) = journals.insert(journal, declared.name.clone())
-        {
+        let places = places_of(&config);
+        let shared = places.iter().find_map(|place| journals.get(place));
+        if let Some(other) = shared {
             let message = format!("the tenants `{other}` and `{}` have one journal", declared.name);
             let help = "give each project a journal of its own: a tenant sees every run of its journal";
             return Err(Diagnostic::error("shared-journal", message).help(help).into());
         }
+        journals.extend(places.into_iter().map(|place| (place, declared.name.clone())));
         let (tenant, live) = tenant(&declared.name, config, &declared.share, terminal).await?;
         tenants.push(tenant.with_project(again(Some(declared.project.clone()))));
         lives.push((live, Some(declared.project)));
@@ -191,13 +208,17 @@ async fn tenant(
     Ok((Tenant::new(name, live.clone(), limits).with_triggers(triggers).with_meter(meter), live))
 }
 
-/// Returns the place of a project's runs, so that one place under two names is seen as one.
-fn journal_of(config: &Config) -> Option<String> {
-    let place = &config.journal.as_ref()?.place;
-    Some(match place.file() {
-        Some(file) => opcell::places::real(file).display().to_string(),
-        None => place.to_string(),
-    })
+/// Returns the places of a project's runs and the stores of its plugins, so that one place under two names is seen as
+/// one.
+fn places_of(config: &Config) -> Vec<String> {
+    let Some(journal) = &config.journal else { return Vec::new() };
+    match journal.place.file() {
+        Some(file) => {
+            let places = [file.to_owned(), opcell::stores::file_beside(file)];
+            places.iter().map(|place| opcell::places::real(place).display().to_string()).collect()
+        }
+        None => vec![journal.place.to_string()],
+    }
 }
 
 /// Requests need a token as soon as the project has one, and from then on. Before, they come from programs of this user

@@ -6,8 +6,13 @@ use opcell::{
     Diagnostic, Severity,
     report::{Rejected, printable, render_all},
 };
+use opcell_engine::event::Timestamp;
 use opcell_ir::SourceFile;
-use std::io::{self, IsTerminal, Write};
+use serde_json::json;
+use std::{
+    io::{self, IsTerminal, Write},
+    time::SystemTime,
+};
 use tracing_subscriber::EnvFilter;
 
 /// When output has colours.
@@ -81,6 +86,8 @@ pub struct Terminal {
     pub color: bool,
     /// `true` if stdout shows colours.
     pub color_out: bool,
+    /// Format of the lines on stderr.
+    pub log: LogFormat,
 }
 
 impl Terminal {
@@ -91,6 +98,7 @@ impl Terminal {
             verbose: global.verbose,
             color: global.color.on(&io::stderr()),
             color_out: global.color.on(&io::stdout()),
+            log: global.log_format,
         }
     }
 
@@ -145,10 +153,55 @@ impl Terminal {
         out.flush()
     }
 
+    /// A result as a list of JSON whose items come one at a time.
+    pub fn list(&self) -> JsonList {
+        JsonList { is_empty: true }
+    }
+
+    /// Returns `true` if a person can answer.
+    pub fn is_interactive(&self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a person, on a terminal; elsewhere, whoever wrote the command has said so already.
+    pub fn confirms(&self, what: &str, question: &str) -> io::Result<bool> {
+        if !self.is_interactive() {
+            self.note(what);
+            return Ok(true);
+        }
+        let mut err = io::stderr().lock();
+        write!(err, "{}\n{question} [y/N] ", printable(what))?;
+        err.flush()?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
     /// A line of progress; never a result.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "{}", printable(text));
+            self.tell("INFO", text);
+        }
+    }
+
+    /// A line on stderr, in the format of the log: whoever reads the log as JSON finds nothing else there.
+    fn tell(&self, level: &str, text: &str) {
+        let _ = match self.log {
+            LogFormat::Text => writeln!(io::stderr(), "{}", printable(text)),
+            LogFormat::Json => writeln!(io::stderr(), "{}", log_line(level, text, None)),
+        };
+    }
+
+    /// Findings on stderr, in the format of the log.
+    fn tell_findings(&self, findings: &[Diagnostic], rendered: impl FnOnce() -> String) {
+        let mut err = io::stderr().lock();
+        if self.log == LogFormat::Text {
+            let _ = err.write_all(rendered().as_bytes());
+            return;
+        }
+        for finding in findings {
+            let level = if finding.severity == Severity::Error { "ERROR" } else { "WARN" };
+            let _ = writeln!(err, "{}", log_line(level, &finding.message, Some(finding)));
         }
     }
 
@@ -156,7 +209,7 @@ impl Terminal {
     pub fn findings(&self, source: &SourceFile, findings: &[Diagnostic]) {
         if !self.quiet {
             // Clean already, and in color.
-            let _ = io::stderr().write_all(render_all(Some(source), findings, self.color).as_bytes());
+            self.tell_findings(findings, || render_all(Some(source), findings, self.color));
         }
     }
 
@@ -165,7 +218,7 @@ impl Terminal {
         if self.json {
             let _ = self.json(&serde_json::json!({"ok": false, "diagnostics": rejected.to_json()}));
         } else {
-            let _ = io::stderr().write_all(rejected.render(self.color).as_bytes());
+            self.tell_findings(&rejected.diagnostics, || rejected.render(self.color));
         }
     }
 
@@ -175,22 +228,47 @@ impl Terminal {
         for finding in &mut findings.diagnostics {
             finding.severity = Severity::Warning;
         }
-        let _ = io::stderr().write_all(findings.render(self.color).as_bytes());
+        self.tell_findings(&findings.diagnostics, || findings.render(self.color));
     }
 
     /// An operation or a run that failed.
     pub fn failed(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{}", printable(text));
+        self.tell("ERROR", text);
     }
 
     /// An internal failure.
     pub fn failure(&self, error: &anyhow::Error) {
+        let text = causes(error);
         if self.json {
-            let _ = self.json(&serde_json::json!({"ok": false, "error": format!("{error:#}")}));
+            let _ = self.json(&json!({"ok": false, "error": text}));
         } else {
-            let _ = writeln!(io::stderr(), "error: {}", printable(&format!("{error:#}")));
+            let prefix = if self.log == LogFormat::Text { "error: " } else { "" };
+            self.tell("ERROR", &format!("{prefix}{text}"));
         }
     }
+}
+
+/// The causes of an error, outermost first. Some repeat those below them: each is said once.
+fn causes(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !said.iter().any(|before| before.contains(&cause)) {
+            said.push(cause);
+        }
+    }
+    said.join(": ")
+}
+
+/// A line as the log has them in JSON.
+fn log_line(level: &str, text: &str, finding: Option<&Diagnostic>) -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+    let mut line = json!({"timestamp": at.to_text(), "level": level, "message": text, "target": "opcell"});
+    if let (Some(finding), Some(line)) = (finding, line.as_object_mut()) {
+        line.insert("code".to_owned(), json!(finding.code));
+        line.extend(finding.help.as_ref().map(|help| ("help".to_owned(), json!(help))));
+    }
+    line.to_string()
 }
 
 /// JSON for a terminal: within it, what would be shown as `?` has an escape that means the same.
@@ -205,6 +283,29 @@ fn escaped(json: &str) -> String {
         }
     }
     shown
+}
+
+/// A list of JSON that is being printed.
+pub struct JsonList {
+    is_empty: bool,
+}
+
+impl JsonList {
+    pub fn item(&mut self, item: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(item)?;
+        let text = if io::stdout().is_terminal() { escaped(&text) } else { text };
+        let before = if std::mem::replace(&mut self.is_empty, false) { "[\n  " } else { ",\n  " };
+        // JSON has no line breaks within its texts.
+        let lines = text.replace('\n', "\n  ");
+        let mut out = io::stdout().lock();
+        out.write_all(before.as_bytes())?;
+        out.write_all(lines.as_bytes())
+    }
+
+    pub fn end(self) -> io::Result<()> {
+        let end: &[u8] = if self.is_empty { b"[]\n" } else { b"\n]\n" };
+        io::stdout().lock().write_all(end)
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{Exit, Failure, Global, Terminal, serve};
 use clap::{Subcommand, ValueEnum};
 use opcell::Config;
+use opcell_engine::event::Timestamp;
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_server::{
     Tenant,
@@ -58,6 +59,11 @@ impl ScopeName {
     }
 }
 
+/// When a token was made, as people read it.
+fn created(seconds: u64) -> String {
+    Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000)).to_text()
+}
+
 fn store(config: &Config) -> Result<TokenStore, Failure> {
     serve::token_store(config).ok_or_else(|| {
         Diagnostic::error(
@@ -107,7 +113,7 @@ pub fn token(global: &Global, command: &TokenCommand, terminal: &Terminal) -> Re
             if terminal.json {
                 let shown = tokens.iter().map(|token| {
                     json!({"id": token.id, "name": token.name, "tenant": token.tenant, "scopes": token.scopes,
-                        "created": token.created})
+                        "created": created(token.created)})
                 });
                 terminal.json(&json!(shown.collect::<Vec<_>>()))?;
                 return Ok(Exit::Done);
@@ -117,7 +123,8 @@ pub fn token(global: &Global, command: &TokenCommand, terminal: &Terminal) -> Re
             }
             for token in tokens {
                 let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
-                terminal.line(&format!("{}  {}  {}  {}", token.id, token.tenant, scopes.join(","), token.name))?;
+                let (scopes, made) = (scopes.join(","), created(token.created));
+                terminal.line(&format!("{}  {}  {scopes}  {}  {made}", token.id, token.tenant, token.name))?;
             }
         }
         TokenCommand::Revoke { id } => {

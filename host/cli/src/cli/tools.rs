@@ -1,6 +1,7 @@
 //! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
 
-mod pins;
+mod accepted;
+pub mod show;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::Subcommand;
@@ -17,6 +18,13 @@ pub enum ToolsCommand {
     ///
     /// Starts the MCP servers that tools are mapped to.
     List,
+    /// Show one tool: its arguments, its result, how it fails, its limits, and a call of it.
+    ///
+    /// Tools of the host need no project; of a project, operations and what documents call are shown too.
+    Show {
+        /// The tool, such as `http.fetch`.
+        name: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -36,14 +44,28 @@ pub enum McpCommand {
 }
 
 pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal) -> Result<Exit, Failure> {
-    let ToolsCommand::List = command;
-    let entries = global.host(terminal).await?.tools().await;
+    if let ToolsCommand::Show { name } = command {
+        return show::show(global, name, terminal).await;
+    }
+    let host = global.host(terminal).await?;
+    let entries = host.tools().await;
+    let asking = host.sessions().asking_tools();
     let broken = entries.iter().any(|entry| entry.problem.is_some());
     if terminal.json {
-        terminal.json(&json!(entries))?;
+        let asks = |name: &str| {
+            let approval = asking.iter().find(|(_, approval)| approval.tool == name);
+            approval.map(|(_, approval)| approval.describe())
+        };
+        let mut listed = json!(entries);
+        for (entry, shown) in entries.iter().zip(listed.as_array_mut().into_iter().flatten()) {
+            if let (Some(shown), Some(asks)) = (shown.as_object_mut(), asks(&entry.name)) {
+                shown.insert("approve".to_owned(), json!(asks));
+            }
+        }
+        terminal.json(&listed)?;
         return Ok(exit(broken));
     }
-    if entries.is_empty() {
+    if entries.is_empty() && asking.is_empty() {
         terminal.note("no tools: `[tools]` of the project file maps names that documents call");
     }
     let width = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
@@ -55,14 +77,17 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
             terminal.line(&printable(&indented(problem)))?;
         }
     }
+    for (_, approval) in &asking {
+        terminal.line(&printable(&format!("{} {}", approval.tool, approval.describe())))?;
+    }
     Ok(exit(broken))
 }
 
 pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         McpCommand::List => {}
-        McpCommand::Diff { server } => return pins::diff(global, server, terminal).await,
-        McpCommand::Update { server } => return pins::update(global, server.as_deref(), terminal).await,
+        McpCommand::Diff { server } => return accepted::diff(global, server, terminal).await,
+        McpCommand::Update { server } => return accepted::update(global, server.as_deref(), terminal).await,
     }
     let servers = global.host(terminal).await?.mcp_servers().await;
     let broken = servers.iter().any(|server| server.problem.is_some());

@@ -133,7 +133,7 @@ impl Asked {
         let project = opcell::report::printable(&self.project.display().to_string()).into_owned();
         match self.trusted.knows(&self.project) && !self.is_allowed() {
             true => format!("{project} asks for something else than you allowed (new lines are marked `+`):"),
-            false => format!("{project} asks for what reaches outside of its folder:"),
+            false => format!("{project} asks for access outside its folder:"),
         }
     }
 
@@ -163,10 +163,20 @@ impl Asked {
     }
 }
 
-/// Consent to the program that a plugin's folder brings along for building it.
+/// The command that gives the consent which the project needs now; `None` where it has it.
+pub(super) fn command_needed(global: &Global) -> Result<Option<String>, Failure> {
+    let Some(config) = global.written()? else { return Ok(None) };
+    let asked = Asked::of(global, &config)?;
+    Ok((!asked.is_allowed()).then(|| asked.command(&[asked.requests.short_digest()])))
+}
+
+/// Consent to the programs that a plugin's folder brings along for building it: asked once for all of them.
 pub(super) fn require_tool(global: &Global, plugin: &Project) -> Result<(), Failure> {
-    let Some(program) = opcell_author::tool_of_folder(plugin) else { return Ok(()) };
-    let requests = || Requests::of_tool(&plugin.folder, &program);
+    let programs = opcell_author::tools_of_folder(plugin);
+    if programs.is_empty() {
+        return Ok(());
+    }
+    let requests = || Requests::of_tools(&plugin.folder, &programs);
     let asked_for = requests();
     let file = plugin.folder.join(opcell_author::project::FILE);
     Asked::about(global, &Places::of_user(), file, asked_for.clone(), true)?.require()?;
@@ -174,7 +184,8 @@ pub(super) fn require_tool(global: &Global, plugin: &Project) -> Result<(), Fail
     match requests() == asked_for {
         true => Ok(()),
         false => {
-            let message = format!("{} has changed since its start was allowed", program.display());
+            let names: Vec<String> = programs.iter().map(|program| program.display().to_string()).collect();
+            let message = format!("{} changed since starting them was allowed", names.join(" or "));
             Err(Diagnostic::error("trust-changed", message).help("look at it, then start again").into())
         }
     }

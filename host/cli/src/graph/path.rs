@@ -113,7 +113,42 @@ impl Path {
                 let last = self.main.and_then(|main| self.lines.remove(&main)).unwrap_or_default();
                 last.into_iter().for_each(|step| self.take(Taken::plain(step, Target::Done)));
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::ElementEntered { .. }
+            | Event::ElementFinished { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceStarted { .. }
+            | Event::InstanceFinished { .. }
+            | Event::StepFinished { .. }
+            | Event::Judged { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
     }
 

@@ -36,8 +36,8 @@ const MEMORY_BYTES: u64 = 64 << 20;
 const TABLE_ELEMENTS: u64 = 20_000;
 const OUTPUT_BYTES: u64 = 64 << 10;
 
-/// After so many times its deadline a guest that still runs is not contained.
-const PATIENCE: u32 = 10;
+/// After this many times its deadline a guest that still runs is not contained.
+const MAX_DEADLINES: u32 = 10;
 /// The memory that an adapter may take beyond what it takes for the harmless module, and the guest's own memory.
 const SLACK_BYTES: u64 = 128 << 20;
 /// Exit code of an adapter that stopped its guest.
@@ -54,7 +54,7 @@ enum Expected {
     Ended,
 }
 
-struct Twin {
+struct PortableCase {
     name: &'static str,
     guest: Guest,
     expected: Expected,
@@ -75,28 +75,40 @@ impl Guest {
     }
 }
 
-const TWINS: &[Twin] = &[
-    Twin { name: "loop", guest: Guest::Text(include_str!("twins/loop.wat")), expected: Expected::Stopped },
-    Twin {
+const PORTABLE_CASES: &[PortableCase] = &[
+    PortableCase { name: "loop", guest: Guest::Text(include_str!("twins/loop.wat")), expected: Expected::Stopped },
+    PortableCase {
         name: "loop-in-start",
         guest: Guest::Text(include_str!("twins/loop-in-start.wat")),
         expected: Expected::Stopped,
     },
-    Twin { name: "memory-bomb", guest: Guest::Text(include_str!("twins/memory-bomb.wat")), expected: Expected::Ended },
-    Twin { name: "table-bomb", guest: Guest::Text(include_str!("twins/table-bomb.wat")), expected: Expected::Ended },
-    Twin {
+    PortableCase {
+        name: "memory-bomb",
+        guest: Guest::Text(include_str!("twins/memory-bomb.wat")),
+        expected: Expected::Ended,
+    },
+    PortableCase {
+        name: "table-bomb",
+        guest: Guest::Text(include_str!("twins/table-bomb.wat")),
+        expected: Expected::Ended,
+    },
+    PortableCase {
         name: "deep-recursion",
         guest: Guest::Text(include_str!("twins/deep-recursion.wat")),
         expected: Expected::Stopped,
     },
-    Twin {
+    PortableCase {
         name: "output-flood",
         guest: Guest::Text(include_str!("twins/output-flood.wat")),
         expected: Expected::Stopped,
     },
-    Twin { name: "host-sleep", guest: Guest::Text(include_str!("twins/host-sleep.wat")), expected: Expected::Ended },
-    Twin { name: "compile-bomb", guest: Guest::Made(compile_bomb), expected: Expected::Ended },
-    Twin {
+    PortableCase {
+        name: "host-sleep",
+        guest: Guest::Text(include_str!("twins/host-sleep.wat")),
+        expected: Expected::Ended,
+    },
+    PortableCase { name: "compile-bomb", guest: Guest::Made(compile_bomb), expected: Expected::Ended },
+    PortableCase {
         name: "path-escape",
         guest: Guest::Text(include_str!("twins/path-escape.wat")),
         expected: Expected::Returned,
@@ -183,17 +195,17 @@ pub fn compare(command: &str, filter: Option<&str>, note: &dyn Fn(&str)) -> anyh
         harmless.said
     );
     let mut cases = Vec::new();
-    for twin in TWINS.iter().filter(|twin| filter.is_none_or(|filter| twin.name.contains(filter))) {
+    for twin in PORTABLE_CASES.iter().filter(|twin| filter.is_none_or(|filter| twin.name.contains(filter))) {
         note(twin.name);
         cases.push(judge(twin, &run(command, folder.path(), &twin.guest)?, harmless.peak_bytes));
     }
     Ok(Comparison { command: command.to_owned(), idle_bytes: harmless.peak_bytes, cases })
 }
 
-fn judge(twin: &Twin, ended: &Ended, idle_bytes: u64) -> Verdict {
+fn judge(twin: &PortableCase, ended: &Ended, idle_bytes: u64) -> Verdict {
     let allowed = idle_bytes + MEMORY_BYTES + SLACK_BYTES;
     let failure = match ended.code {
-        None if ended.overdue => Some(format!("still ran after {} s", (TIME * PATIENCE).as_secs())),
+        None if ended.overdue => Some(format!("still ran after {} s", (TIME * MAX_DEADLINES).as_secs())),
         None => Some("the host itself was killed by a signal".to_owned()),
         Some(0) if twin.expected == Expected::Stopped => {
             Some("the call returned as if nothing had happened".to_owned())
@@ -261,7 +273,7 @@ fn run(command: &str, folder: &Path, guest: &Guest) -> anyhow::Result<Ended> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if started.elapsed() > TIME * PATIENCE {
+        if started.elapsed() > TIME * MAX_DEADLINES {
             overdue = true;
             child.kill()?;
             break child.wait()?;

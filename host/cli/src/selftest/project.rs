@@ -34,8 +34,8 @@ const RSS: u64 = 1 << 30;
 /// As much of what the commands print is looked at.
 const MAX_OUTPUT: usize = 16 << 20;
 
-/// How often a command's memory is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval at which a command's memory is looked at.
+const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The content of `case.toml`.
 #[derive(Debug, Clone, Deserialize)]
@@ -69,6 +69,61 @@ struct CaseFile {
     /// The most memory of one command.
     #[serde(default)]
     rss_at_most: Option<String>,
+    /// Files that are too large to be kept.
+    #[serde(default)]
+    make: Vec<Made>,
+    /// The file that every command has as its standard input.
+    #[serde(default)]
+    input: Option<PathBuf>,
+}
+
+/// A file that is made for a case.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Made {
+    /// Its place, below the case.
+    file: PathBuf,
+    /// Its pieces.
+    text: Vec<Piece>,
+}
+
+/// A piece of a text.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Piece {
+    /// As it is.
+    Text(String),
+    /// Again and again; `#` is the number of each.
+    Repeated {
+        /// The text.
+        of: String,
+        /// How often.
+        times: usize,
+    },
+}
+
+impl Made {
+    fn text(&self) -> Result<String> {
+        let mut text = String::new();
+        for piece in &self.text {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Repeated { of, times } => {
+                    let numbered = of.contains('#');
+                    // Numbers of seven digits.
+                    let most = of.len().saturating_add(if numbered { 8 } else { 0 }).saturating_mul(*times);
+                    let room = usize::try_from(MAX_FILE).unwrap_or(usize::MAX);
+                    ensure!(text.len().saturating_add(most) <= room, "`{}` is too large", self.file.display());
+                    if numbered {
+                        (0..*times).for_each(|at| text.push_str(&of.replace('#', &at.to_string())));
+                    } else {
+                        text.push_str(&of.repeat(*times));
+                    }
+                }
+            }
+        }
+        Ok(text)
+    }
 }
 
 /// The cases below a folder, by name.
@@ -122,7 +177,8 @@ fn attempt(folder: &Path, report: &mut Report) -> Result<()> {
     };
     let within = Duration::from_millis(limit(Unit::Milliseconds, "within", &case.within, 20_000)?);
     let rss_at_most = limit(Unit::Bytes, "rss-at-most", &case.rss_at_most, RSS)?;
-    for path in case.kept.iter().chain(&case.absent) {
+    let made = case.make.iter().map(|made| &made.file);
+    for path in case.kept.iter().chain(&case.absent).chain(made).chain(&case.input) {
         let leaves = path.components().any(|part| !matches!(part, Component::Normal(_)));
         ensure!(!leaves, "`{}` is not a path below the case", path.display());
     }
@@ -132,6 +188,9 @@ fn attempt(folder: &Path, report: &mut Report) -> Result<()> {
     let mut files = 0;
     copy(folder, &root, &mut files)?;
     fs::create_dir(&home)?;
+    for made in &case.make {
+        fs::write(root.join(&made.file), made.text()?).with_context(|| format!("`{}`", made.file.display()))?;
+    }
     let until = Instant::now() + within;
     let mut printed = Vec::new();
     let (mut last, mut peak) = (None, 0);
@@ -139,6 +198,10 @@ fn attempt(folder: &Path, report: &mut Report) -> Result<()> {
         let mut command = Command::new(std::env::current_exe().context("this program's path")?);
         command.args(arguments).current_dir(&root).env_clear().envs(&case.env);
         command.env("HOME", &home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.stdin(match &case.input {
+            Some(input) => fs::File::open(root.join(input))?.into(),
+            None => Stdio::null(),
+        });
         let ended = watched(command, until, rss_at_most)?;
         printed.extend_from_slice(&ended.printed);
         peak = peak.max(ended.peak);
@@ -203,8 +266,7 @@ struct Ended {
 }
 
 fn watched(mut command: Command, until: Instant, rss_at_most: u64) -> Result<Ended> {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
     let printed = Arc::new(Mutex::new(Vec::new()));
     let readers: Vec<_> = [
         child.stdout.take().map(|out| Box::new(out) as Box<dyn Read + Send>),
@@ -227,7 +289,7 @@ fn watched(mut command: Command, until: Instant, rss_at_most: u64) -> Result<End
             end(&mut child);
             break (peak > rss_at_most).then(ExitStatus::default);
         }
-        thread::sleep(LOOK);
+        thread::sleep(MEMORY_POLL_INTERVAL);
     };
     // Whatever it left behind has its pipes.
     end(&mut child);

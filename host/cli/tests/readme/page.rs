@@ -7,12 +7,13 @@
 //! | any other `console` | runs in the page's folder |
 //!
 //! The commands of a block share a folder: `cd` counts until its end. What follows `$ ` is typed into a shell, what
-//! follows `> ` is typed into the command. Every other line is what a terminal shows, results and messages in the order in
-//! which they come: a line `…` stands for any lines, `…` in a line for any text, and blank lines do not count. A command
-//! without a line shows nothing of what it prints. `SNAPSHOTS=overwrite` puts the lines in order and a `…` into each gap.
+//! follows `> ` is typed into the command. Every other line is what a terminal shows, results and messages in the order
+//! in which they come: a line `…` stands for any lines, `…` in a line for any text, and blank lines do not count. A
+//! command without a line shows nothing of what it prints. `SNAPSHOTS=overwrite` puts the lines in order and a `…` into
+//! each gap.
 //!
-//! A command ends with 0, with 1 if the page shows that the run failed, or with 3 if it shows that it is suspended; a page
-//! that shows another exit code asks for it: `$ echo $?`.
+//! A command ends with 0, with 1 if the page shows that the run failed, or with 3 if it shows that it is suspended; a
+//! page that shows another exit code asks for it: `$ echo $?`.
 
 use super::root;
 use regex::Regex;
@@ -246,7 +247,8 @@ fn is_shown(shown: &[&str], printed: &[&str]) -> bool {
     ends.contains(&printed.len())
 }
 
-/// The lines that are shown in the order in which they were printed, with `…` in each gap; or a line that was not printed.
+/// The lines that are shown in the order in which they were printed, with `…` in each gap; or a line that was not
+/// printed.
 fn in_order<'a>(shown: &[&'a str], printed: &[&str]) -> Result<Vec<&'a str>, &'a str> {
     let mut places: Vec<(usize, &str)> = Vec::new();
     for line in shown.iter().filter(|line| **line != "…") {

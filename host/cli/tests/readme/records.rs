@@ -79,7 +79,17 @@ fn kind(rust: &str) -> &'static str {
     let starts = |names: &[&str]| names.iter().any(|name| inner.starts_with(name));
     match () {
         () if starts(&["Vec<"]) => "list",
-        () if starts(&["Arc<str>", "String", "Digest", "Provider", "Ending", "GrantScope", "Answer", "LimitKind"]) => {
+        () if starts(&[
+            "Arc<str>",
+            "String",
+            "Digest",
+            "Provider",
+            "CallStatus",
+            "GrantScope",
+            "Answer",
+            "LimitKind",
+        ]) =>
+        {
             "text"
         }
         () if starts(&["u", "f64", "FrameId", "EffectId", "InstanceId", "Timestamp", "usize"]) => "number",
@@ -153,7 +163,7 @@ fn page() -> String {
     let _ = write!(page, "\n### Bytes of files\n\n{}", table(&members(CELLS, "FileBytes")));
     page += "\n## The receipt of another call\n\nOf a tool of the host or of an MCP server, and of whatever was stopped before its cell could say anything.\n\n";
     page += &table(&members(CALLS, "CallReceipt"));
-    let _ = write!(page, "\n### How a call ended\n\n{}", variants(&members(CALLS, "Ending")));
+    let _ = write!(page, "\n### How a call ended\n\n{}", variants(&members(CALLS, "CallStatus")));
     let _ = write!(page, "\n### A denial\n\n{}", table(&members("host/types/src/denial.rs", "Denial")));
     page
 }

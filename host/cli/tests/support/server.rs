@@ -31,18 +31,34 @@ pub struct Server {
 }
 
 impl Server {
+    /// The ID of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn start(folder: &Path) -> Self {
         Self::start_with(folder, &[])
     }
 
     pub fn start_with(folder: &Path, arguments: &[&str]) -> Self {
-        let mut child = opcell(folder)
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+        Self::start_logged(folder, arguments, Stdio::inherit())
+    }
+
+    pub fn start_logged(folder: &Path, arguments: &[&str], log: impl Into<Stdio>) -> Self {
+        let mut command = opcell(folder);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).args(arguments);
+        Self::spawn(command, log)
+    }
+
+    /// Starts a server whose user has another home than the project's folder.
+    pub fn start_as(folder: &Path, home: &Path) -> Self {
+        let mut command = opcell(folder);
+        command.env("HOME", home).args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        Self::spawn(command, Stdio::inherit())
+    }
+
+    fn spawn(mut command: Command, log: impl Into<Stdio>) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));

@@ -101,7 +101,7 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
         SKILL_TOOL => read_skill,
         _ => return None,
     };
-    if let Some(reached) = super::limits::forbids(at, &Request::Tool { call: call.id.as_str().into() }) {
+    if let Some(reached) = super::limits::forbids(at, &Request::tool(&call.id)) {
         return Some(vec![reached]);
     }
     let done = match call.not_an_object() {

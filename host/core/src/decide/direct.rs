@@ -1,10 +1,10 @@
 //! The call that a step, or an element, is about to make, before anything of it is recorded.
 //!
-//! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing, a
-//! driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
+//! Most steps are entered, call an operation, and end with what it returns. Where repeating that call changes nothing,
+//! a driver may make it first: if it ends at once and well, one event says it all ([`Event::StepCalled`],
 //! [`Event::ElementCalled`]); otherwise the driver records [`DirectCall::begun`], as [`decide`](super::decide) would
-//! have, and continues from there. Only calls that would be the run's only effects are made so: one, or those of the next
-//! elements of one step ([`Elements`]), of which a driver records what came of them in their order.
+//! have, and continues from there. Only calls that would be the run's only effects are made so: one, or those of the
+//! next elements of one step ([`Elements`]), of which a driver records what came of them in their order.
 
 use super::{At, bounds, limits, line, step};
 use crate::{
@@ -40,11 +40,11 @@ pub struct DirectCall<'a> {
     index: u32,
     invoke: &'a Invoke,
     arguments: Value,
-    of: Of<'a>,
+    of: CallSite<'a>,
 }
 
 /// The part of a step that makes the call.
-enum Of<'a> {
+enum CallSite<'a> {
     Step { visit: u32 },
     Element { index: u32, item: &'a Value, visit: u32 },
 }
@@ -107,11 +107,11 @@ impl<'a> Upcoming<'a> {
         let Self { at, step, invoke, index, of } = self;
         let of = match of {
             Place::Line(line) => match line::entering(&at, line, index, step) {
-                Ok(visit) => Of::Step { visit },
+                Ok(visit) => CallSite::Step { visit },
                 Err(events) => return Some(Err(bounds::checked(&at, None, events))),
             },
             Place::Each(each, visit) => {
-                Of::Element { index: each.next, item: each.items.get(each.next as usize)?, visit }
+                CallSite::Element { index: each.next, item: each.items.get(each.next as usize)?, visit }
             }
         };
         let program = &at.instance.program;
@@ -144,7 +144,7 @@ pub struct Elements<'a> {
 }
 
 /// Bytes that a run's values must leave before its elements are called several at a time.
-const ROOM: u64 = 64 << 20;
+const MAX_ELEMENTS_BYTES: u64 = 64 << 20;
 
 /// The elements that come next, if several of them may be called at a time and nothing else is in flight.
 #[must_use]
@@ -154,7 +154,7 @@ pub fn elements(state: &State) -> Option<Elements<'_>> {
     let left = each.items.len().saturating_sub(each.next as usize);
     let several = each.concurrency > 1 && left > 1;
     // What those under way make is counted when they are recorded.
-    let has_room = state.value_limits.run_bytes.saturating_sub(state.made) >= ROOM;
+    let has_room = state.value_limits.run_bytes.saturating_sub(state.made) >= MAX_ELEMENTS_BYTES;
     (several
         && has_room
         && limits::allows_invokes(state, left)
@@ -222,7 +222,7 @@ impl<'a> Elements<'a> {
     #[must_use]
     pub fn next(self, arguments: Value) -> Option<DirectCall<'a>> {
         let index = self.each.next;
-        let of = Of::Element { index, item: self.each.items.get(index as usize)?, visit: self.visit };
+        let of = CallSite::Element { index, item: self.each.items.get(index as usize)?, visit: self.visit };
         Some(DirectCall { at: self.at, step: self.step, index: self.index, invoke: self.invoke, arguments, of })
     }
 }
@@ -273,7 +273,7 @@ impl DirectCall<'_> {
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call {
-        let (Of::Step { visit } | Of::Element { visit, .. }) = self.of;
+        let (CallSite::Step { visit } | CallSite::Element { visit, .. }) = self.of;
         call(&self.at, self.step, self.invoke, self.arguments.clone(), (self.frame(), self.effect()), visit)
     }
 
@@ -289,13 +289,13 @@ impl DirectCall<'_> {
 
     /// Returns the events that request the call; to be recorded if it does not end at once, or not well.
     #[must_use]
-    pub fn begun(self) -> [Event; 2] {
+    pub fn requested(self) -> [Event; 2] {
         let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
         let entered = match self.of {
-            Of::Step { visit } => {
+            CallSite::Step { visit } => {
                 Event::StepEntered { frame, parent, step: self.index, name: self.step.name.clone(), visit }
             }
-            Of::Element { index, .. } => Event::ElementEntered { frame, parent, index },
+            CallSite::Element { index, .. } => Event::ElementEntered { frame, parent, index },
         };
         [entered, Event::Requested { effect, frame, request: Request::Invoke { arguments: self.arguments } }]
     }
@@ -318,10 +318,10 @@ impl DirectCall<'_> {
         let (frame, parent, effect) = (self.frame(), self.at.id, self.effect());
         let call = Box::new(Called { effect, arguments: self.arguments, success, receipt, output, took });
         Ok(match self.of {
-            Of::Step { visit } => {
+            CallSite::Step { visit } => {
                 Event::StepCalled { frame, parent, step: self.index, name: self.step.name.clone(), visit, call }
             }
-            Of::Element { index, .. } => Event::ElementCalled { frame, parent, index, call },
+            CallSite::Element { index, .. } => Event::ElementCalled { frame, parent, index, call },
         })
     }
 
@@ -338,9 +338,9 @@ impl DirectCall<'_> {
             }
         }
         let made = match self.of {
-            Of::Step { .. } => return bounds::fit(at.state, [&self.arguments, &Value::Undefined, output]),
-            Of::Element { .. } if is_result(at, step, output) => &success.data,
-            Of::Element { .. } => {
+            CallSite::Step { .. } => return bounds::fit(at.state, [&self.arguments, &Value::Undefined, output]),
+            CallSite::Element { .. } if is_result(at, step, output) => &success.data,
+            CallSite::Element { .. } => {
                 let mapped = std::mem::replace(output, Value::Undefined);
                 let mapped = (!matches!(mapped, Value::Undefined)).then_some(mapped);
                 let accepted = Accepted { raw: Raw::Invoke(success.clone()), mapped, receipt: None };
@@ -362,7 +362,7 @@ fn is_result(at: &At<'_>, step: &Step, mapped: &Value) -> bool {
     plain && matches!(mapped, Value::Undefined)
 }
 
-impl<'a> Of<'a> {
+impl<'a> CallSite<'a> {
     fn item(&self) -> Option<(&'a Value, usize)> {
         match self {
             Self::Step { .. } => None,

@@ -1,6 +1,6 @@
 //! Conversations: turns, rounds, tool calls, and what a model's answer means to a step or to a judge.
 
-use super::{At, converse, failure, judge, step, unresolved};
+use super::{At, calls, converse, failure, judge, step, unresolved};
 use crate::{
     call::Verdict,
     conversation::{Message, Role, ToolCallRequest},
@@ -87,7 +87,7 @@ fn is_artifact(spec: &ValueSpec) -> bool {
 }
 
 /// The state of a conversation when nothing is in flight.
-enum Turn<'a> {
+pub(super) enum Turn<'a> {
     /// Something must happen first.
     Goes(Vec<Event>),
     /// The model answered and asks for nothing.
@@ -118,7 +118,10 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
         return Turn::Goes(vec![rewritten]);
     }
     if let Some(call) = talk.next_call() {
-        return Turn::Goes(converse::call(at, talk, call).unwrap_or_else(|| vec![tool(at, session, talk, call)]));
+        return match converse::call(at, talk, call) {
+            Some(events) => Turn::Goes(events),
+            None => tool(at, session, talk, call),
+        };
     }
     if let Some(result) = session.final_tool.as_deref().and_then(|tool| talk.result_of(tool)) {
         return Turn::Answered(result);
@@ -142,7 +145,7 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
 
 /// A tool call is made only if the session has the tool: what a prompt shows and what a session can do are the same
 /// list.
-fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequest) -> Event {
+fn tool<'a>(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a> {
     let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
     let has_tool = tools.iter().any(|tool| tool.name == call.name);
     let max = session.max_tool_calls.unwrap_or(MAX_CALLS);
@@ -155,8 +158,13 @@ fn tool(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCallRequ
         made if made >= max as usize => {
             format!("denied: this turn has used its {max} tool calls; answer with the information you have")
         }
-        _ => return at.request(Request::Tool { call: call.id.as_str().into() }),
+        _ => return calls::next(at, talk, call),
     };
+    Turn::Goes(vec![refused(at, call, text)])
+}
+
+/// The answer to a call that is not made.
+pub(super) fn refused(at: &At<'_>, call: &ToolCallRequest, text: String) -> Event {
     Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, true), retry: false }
 }
 

@@ -275,8 +275,8 @@ pub(super) fn maps(step: &Step) -> bool {
         && !matches!(step.form, Form::Exit { .. } | Form::Branch { .. })
 }
 
-/// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they are
-/// known.
+/// Outputs that are computed from `$result`; `undefined` when none is. `shape`: the names of all outputs, where they
+/// are known.
 pub(super) fn mapped(
     at: &At<'_>,
     step: &Step,
@@ -290,7 +290,7 @@ pub(super) fn mapped(
     let result = raw();
     let view = at.view_of(item);
     let mut values = Vec::with_capacity(step.outputs.len());
-    let (mut left_out, mut made) = (Vec::new(), resolve::Made::default());
+    let (mut left_out, mut made) = (Vec::new(), resolve::ValueBudget::default());
     for (key, spec) in &step.outputs {
         values.push(match &spec.value {
             Some(value) => View::with_result(view, &result)

@@ -10,6 +10,8 @@ mod signals;
 
 mod called;
 
+mod calls;
+
 mod workflows;
 
 pub(crate) use effects::tool_message;
@@ -98,7 +100,9 @@ impl State {
                 return self.enter_step(*frame, *parent, *step, *visit);
             }
             Event::StepSkipped { parent, step, .. } => return self.skip_step(*parent, *step),
-            Event::StepPrepared { .. } | Event::Ticked => {}
+            Event::StepPrepared { .. } => {}
+            // A frame that was asked about a call may be gone.
+            Event::Ticked => self.see_when_answers_are_due(),
             Event::EachStarted { frame, items } => return self.start_each(*frame, items),
             Event::ElementEntered { frame, parent, index } => return self.enter_element(*frame, *parent, *index),
             Event::ElementFinished { frame, result } => return self.finish_element(*frame, result),
@@ -133,6 +137,8 @@ impl State {
                 talk.rounds = 0;
                 talk.turn_calls = 0;
                 talk.failed_answers = 0;
+                talk.questions = 0;
+                talk.refused = Vec::new();
                 talk.stage = ConversationStage::Turn;
                 self.refresh(*frame);
             }
@@ -141,6 +147,7 @@ impl State {
                 let talk = self.conversation_mut(*frame)?;
                 talk.failed_answers += u32::from(*retry);
                 if message.role == Role::Tool {
+                    talk.forget_question(message.tool_call_id.as_deref().unwrap_or_default());
                     talk.asked += 1;
                     talk.turn_calls += 1;
                     talk.call_answered(message.clone(), newest);
@@ -206,6 +213,11 @@ impl State {
                 pending.asked = Some(Box::new(Asked { reply: reply.as_ref().clone(), why: why.clone() }));
             }
             Event::GrantAnswered { effect, grant, .. } => return self.answer_grant(*effect, *grant),
+            Event::CallsAsked { frame, calls } => return self.ask_about_calls(*frame, calls),
+            Event::CallAnswered { frame, question, answer, by, .. } => {
+                return self.answer_call(*frame, question, answer, by.as_ref());
+            }
+            Event::CallsExpired { frame } => return self.expire_calls(*frame),
             Event::Abandoned { effect, .. } => {
                 self.effects.remove(effect);
             }
@@ -228,6 +240,7 @@ impl State {
         self.traceparent.clone_from(&start.traceparent);
         self.user.clone_from(&start.user);
         self.tenant.clone_from(&start.tenant);
+        self.forked.clone_from(&start.forked);
         self.next_signal = 1;
         let own = start.program.own().iter().map(|own| (own.name().clone(), Some(own.clone())));
         self.definitions.extend(own);

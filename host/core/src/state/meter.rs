@@ -205,7 +205,7 @@ impl State {
     /// The first moment at which some wall time is over.
     pub(crate) fn wall_deadline(&self) -> Option<Timestamp> {
         let run = self.limits.wall_time_seconds.map(|seconds| self.started_at.plus_ms(seconds as f64 * 1000.0));
-        self.limited().filter_map(|(_, account)| account.deadline(self.now)).chain(run).min()
+        self.limited().filter_map(|(_, account)| account.deadline(self.now)).chain(run).chain(self.answers_due).min()
     }
 
     fn entered(&self, id: FrameId) -> Option<(&Instance, &StepFrame, &Step)> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{collections::BTreeMap, fmt, mem};
 
 /// Up to this many are kept in a list.
-const FEW: usize = 32;
+const MAX_LIST_ENTRIES: usize = 32;
 
 /// An ordered map of things that come with growing numbers. Only one of the two parts is in use.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl<K: Ord + Copy, V> Numbered<K, V> {
             Some((_, kept)) => *kept = value,
             None => self.few.insert(at, (key, value)),
         }
-        if self.few.len() > FEW {
+        if self.few.len() > MAX_LIST_ENTRIES {
             self.many = mem::take(&mut self.few).into_iter().collect();
         }
     }
@@ -74,7 +74,7 @@ impl<K: Ord + Copy, V> Numbered<K, V> {
 
     /// Moves few entries back to the list, before they are few enough for the next one to make them many again.
     fn settle(&mut self) {
-        if !self.many.is_empty() && self.many.len() <= FEW / 2 {
+        if !self.many.is_empty() && self.many.len() <= MAX_LIST_ENTRIES / 2 {
             self.few = mem::take(&mut self.many).into_iter().collect();
         }
     }

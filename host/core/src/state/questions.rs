@@ -76,7 +76,7 @@ impl State {
             }
         });
         let waits = self.frames.iter().flat_map(|(id, frame)| self.waits(*id, frame));
-        doubts.chain(waits).collect()
+        doubts.chain(waits).chain(self.call_questions()).collect()
     }
 
     /// Effects in doubt, oldest first.
@@ -126,7 +126,8 @@ impl State {
             .any(|asked| matches!(asked, Question::Grant { effect, id, .. } if *effect == wanted && **id == *question))
     }
 
-    /// Returns `true` if a signal answers what a frame waits for: it is for nothing in particular, or for this question.
+    /// Returns `true` if a signal answers what a frame waits for: it is for nothing in particular, or for this
+    /// question.
     pub(crate) fn is_for(&self, signal: &Signal, frame: FrameId) -> bool {
         signal.question.as_ref().is_none_or(|question| self.question_of(frame).is_some_and(|id| id == *question))
     }
@@ -138,7 +139,7 @@ impl State {
     }
 
     /// The step of a frame after those that it belongs to, outermost first.
-    fn path_of(&self, frame: FrameId) -> String {
+    pub(super) fn path_of(&self, frame: FrameId) -> String {
         let mut parts: Vec<String> = Vec::new();
         let mut index = String::new();
         let mut at = Some(frame);
@@ -157,7 +158,7 @@ impl State {
     }
 
     /// The number of times that the step of a frame has been entered, and how often it has been tried since.
-    fn visit_of(&self, frame: FrameId) -> (u32, u32) {
+    pub(super) fn visit_of(&self, frame: FrameId) -> (u32, u32) {
         let attempt = self.frames.get(&frame).and_then(Frame::work).map_or(0, |work| work.attempt);
         let of = |frame: &Frame| match &frame.body {
             Body::Step(step) => Some(step.visit),
@@ -214,7 +215,7 @@ impl State {
         match (&effect.request, form) {
             (Request::Invoke { .. }, Some(Form::Invoke { invoke })) => format!("operation {}", invoke.operation),
             (Request::Judge { .. }, _) => "the judge's operation".to_owned(),
-            (Request::Tool { call }, _) => match self.conversation(effect.frame).and_then(|talk| talk.call(call)) {
+            (Request::Tool { call, .. }, _) => match self.conversation(effect.frame).and_then(|talk| talk.call(call)) {
                 Some(request) => format!("tool {}", request.name),
                 None => "a tool call".to_owned(),
             },

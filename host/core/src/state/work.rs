@@ -1,5 +1,6 @@
 //! The work of a step, an element or a judge in progress.
 
+use super::calls::Ask;
 use super::memory::{Raw, SessionRecord};
 use crate::{
     call::{OpenedSession, Verdict},
@@ -194,6 +195,15 @@ pub(crate) struct Conversation {
     /// Rules of the session have rewritten the last answer.
     #[serde(default)]
     pub guarded: bool,
+    /// Calls of the last answer that wait for a person, or were answered and not made yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<Ask>,
+    /// Questions about calls of the current turn.
+    #[serde(default)]
+    pub questions: u32,
+    /// The calls that were refused in the current turn: they are not asked about again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Arc<str>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -230,13 +240,31 @@ impl Default for Conversation {
             answers: Vec::new(),
             logprobs: None,
             guarded: false,
+            asks: Vec::new(),
+            questions: 0,
+            refused: Vec::new(),
         }
     }
 }
 
 impl Conversation {
     pub(crate) fn is_ready(&self) -> bool {
-        !matches!(self.stage, ConversationStage::Busy(_) | ConversationStage::Waiting { came: false })
+        match self.stage {
+            ConversationStage::Busy(_) | ConversationStage::Waiting { came: false } => false,
+            ConversationStage::Turn => !self.awaits_answer(),
+            _ => true,
+        }
+    }
+
+    /// Returns `true` if the next call waits for a person.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        !self.asks.is_empty()
+            && self.next_call().is_some_and(|call| self.ask_of(&call.id).is_some_and(|ask| ask.answer.is_none()))
+    }
+
+    /// The question about a call.
+    pub(crate) fn ask_of(&self, call: &str) -> Option<&Ask> {
+        self.asks.iter().find(|ask| ask.of.call.as_ref() == call)
     }
 
     /// The call that comes next.

@@ -1,10 +1,10 @@
 //! Calls of pure operations that end at once: made before anything of them is recorded, one event for each.
 
-use super::{AT_ONCE, Batch, Driver, LAG};
+use super::{AT_ONCE, Batch, Driver, MAX_APPEND_DELAY};
 use crate::{
     error::RunError,
     in_flight::InFlight,
-    invoking::{GoingOn, Invoking},
+    invoking::{DetachedCall, Invoking},
     ports::{Cancellable, Ports, Reply, Success},
 };
 use futures_util::{FutureExt, poll};
@@ -25,16 +25,16 @@ fn upcoming<'a>(state: &'a State, ports: &Ports) -> Option<Upcoming<'a>> {
 }
 
 /// The time that such calls may take together before the run looks at its inbox and its timers, in microseconds.
-const TOGETHER: i64 = 1_000;
+const MAX_DIRECT_CALLS_US: i64 = 1_000;
 
 /// The time for which the end of such a call is awaited before it is recorded as requested, and so shown as in flight.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const DIRECT_CALL_WAIT: Duration = Duration::from_millis(100);
 
 /// The progress of a call.
-enum Made {
+enum CallProgress {
     Ended(Reply<Success>),
-    /// It goes on: too long, or until something else has been seen to.
-    GoesOn(GoingOn, Option<Message>),
+    /// It continues: too long, or until something else has been seen to.
+    GoesOn(DetachedCall, Option<Message>),
 }
 
 impl Driver {
@@ -59,7 +59,7 @@ impl Driver {
             }
             made += 1;
             let now = self.state.now();
-            if now.0 - began.get_or_insert(now).0 >= TOGETHER {
+            if now.0 - began.get_or_insert(now).0 >= MAX_DIRECT_CALLS_US {
                 break;
             }
             // A run that is asked to stop does not make all of them first.
@@ -100,24 +100,24 @@ impl Driver {
         let effect = call.effect();
         let mut work = Invoking::of(ports, Cancellable::new(call.call(), Arc::clone(&self.cancel)));
         let made = match poll!(&mut work) {
-            Poll::Ready(reply) => Made::Ended(reply),
+            Poll::Ready(reply) => CallProgress::Ended(reply),
             Poll::Pending => {
-                let patience = if batch.events.is_empty() { PATIENCE } else { LAG };
+                let patience = if batch.events.is_empty() { DIRECT_CALL_WAIT } else { MAX_APPEND_DELAY };
                 tokio::select! {
                     biased;
-                    reply = &mut work => Made::Ended(reply),
-                    Some(message) = self.inbox.recv() => Made::GoesOn(work.going_on(), Some(message)),
+                    reply = &mut work => CallProgress::Ended(reply),
+                    Some(message) = self.inbox.recv() => CallProgress::GoesOn(work.going_on(), Some(message)),
                     () = self.ownership.lost() => return Err(self.lease_lost()),
-                    () = self.shutdown.begun() => Made::GoesOn(work.going_on(), None),
-                    () = self.release.cancelled() => Made::GoesOn(work.going_on(), None),
-                    () = tokio::time::sleep(patience) => Made::GoesOn(work.going_on(), None),
+                    () = self.shutdown.started() => CallProgress::GoesOn(work.going_on(), None),
+                    () = self.release.cancelled() => CallProgress::GoesOn(work.going_on(), None),
+                    () = tokio::time::sleep(patience) => CallProgress::GoesOn(work.going_on(), None),
                 }
             }
         };
         let reply = match made {
-            Made::Ended(reply) => reply,
-            Made::GoesOn(work, message) => {
-                for event in call.begun() {
+            CallProgress::Ended(reply) => reply,
+            CallProgress::GoesOn(work, message) => {
+                for event in call.requested() {
                     self.record_at(batch, event, began)?;
                 }
                 in_flight.start([(effect, work.map(EffectReply::Invoke).boxed())]);
@@ -135,7 +135,7 @@ impl Driver {
                 self.record_at(batch, event, ended)?;
             }
             Err((call, reply)) => {
-                for event in call.begun() {
+                for event in call.requested() {
                     self.record_at(batch, event, began)?;
                 }
                 self.take(batch, (effect, EffectReply::Invoke(reply)))?;

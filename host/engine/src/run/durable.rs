@@ -1,7 +1,7 @@
 //! Appending events to the journal, and through it to its readers: before anything depends on them, and for pure calls
 //! a little later, while the run continues.
 
-use super::{BATCH, Batch, Driver, LAG, SMALL_BATCH, SNAPSHOT, Wanted};
+use super::{BATCH, Batch, Driver, MAX_APPEND_DELAY, SMALL_BATCH, SNAPSHOT, Wanted};
 use crate::{
     error::RunError,
     record::{Unread, to_snapshot},
@@ -28,7 +28,7 @@ impl Driver {
         if is_wanted == Wanted::Anything || batch.inbox.is_some() {
             return self.flush(batch).await;
         }
-        let waits = batch.since.is_none_or(|since| now.duration_since(since) < LAG);
+        let waits = batch.since.is_none_or(|since| now.duration_since(since) < MAX_APPEND_DELAY);
         if batch.events.len() < self.batch() && waits { Ok(()) } else { self.flush_behind(batch).await }
     }
 
@@ -47,8 +47,8 @@ impl Driver {
         self.settle().await
     }
 
-    /// Begins to make everything durable that has happened, and continues: nothing is wanted but pure calls. At most one
-    /// append is under way.
+    /// Begins to make everything durable that has happened, and continues: nothing is wanted but pure calls. At most
+    /// one append is under way.
     pub(super) async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         self.settle().await?;
         self.behind = Some(self.append(batch));

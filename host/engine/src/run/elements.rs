@@ -1,11 +1,13 @@
-//! Elements of one step whose calls are pure: several are called at a time before anything of them is recorded, and each
-//! that ends well is one event.
+//! Elements of one step whose calls are pure: several are called at a time before anything of them is recorded, and
+//! each that ends well is one event.
 //!
-//! Events come in the order of the elements: what ends early waits, in memory, for those before it. A crash loses it, and
-//! it is called again, which changes nothing. When one does not end soon, or not well, or the run has something else to
-//! see to, all that are under way are recorded as wanted, as if each had been called in the open.
+//! Events come in the order of the elements: what ends early waits, in memory, for those before it. A crash loses it,
+//! and it is called again, which changes nothing. When one does not end soon, or not well, or the run has something
+//! else to see to, all that are under way are recorded as wanted, as if each had been called in the open.
 
-use super::{AT_ONCE, Batch, Driver, INBOX_POLL, LAG, Wanted, appended, direct::PATIENCE, panicked};
+use super::{
+    AT_ONCE, Batch, Driver, INBOX_POLL, MAX_APPEND_DELAY, Wanted, appended, direct::DIRECT_CALL_WAIT, panicked,
+};
 use crate::{
     error::RunError,
     in_flight::{Done, InFlight, Work},
@@ -25,19 +27,19 @@ use opcell_types::Value;
 use std::{collections::VecDeque, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 use tokio::time::Instant;
 
-/// An element that takes longer than this, in microseconds, is slow: what its events take hardly matters, and those after
-/// it should not wait for it.
-const SLOW: u64 = 5_000;
+/// An element that takes longer than this, in microseconds, is slow: what its events take hardly matters, and those
+/// after it should not wait for it.
+const SLOW_CALL_US: u64 = 5_000;
 
 /// So many slow elements, if most are, show that the rest are best called in the open.
 const SLOW_ONES: u32 = 8;
 
-/// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more, and
-/// the run looks at nothing else while it starts them.
-const MOST: usize = 256;
+/// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more,
+/// and the run looks at nothing else while it starts them.
+const MAX_SPECULATIVE_CALLS: usize = 256;
 
 /// A call that takes longer than this, in microseconds, is worth another thread.
-const WORTH_A_LANE: i64 = 3;
+const OFFLOAD_THRESHOLD_US: i64 = 3;
 
 /// So many such calls in a row show that others are, too. Fewer may have been interrupted, or be the first to touch
 /// something.
@@ -48,7 +50,7 @@ struct Ahead {
     /// The frame of their step.
     frame: FrameId,
     at_once: usize,
-    calls: VecDeque<Ventured>,
+    calls: VecDeque<SpeculativeCall>,
     running: usize,
     /// The number of times in a row that no element ended for a while.
     waits: u32,
@@ -62,7 +64,7 @@ struct Ahead {
 }
 
 /// A call that was made before it was recorded.
-struct Ventured {
+struct SpeculativeCall {
     effect: EffectId,
     arguments: Value,
     began: Timestamp,
@@ -70,7 +72,7 @@ struct Ventured {
 }
 
 /// The event that interrupts the waiting.
-enum Heard {
+enum Interrupt {
     Nothing,
     /// Something that must not wait for the elements under way.
     Else(Option<Message>),
@@ -96,7 +98,7 @@ impl Driver {
         let before = self.state.seq();
         let mut ahead = Ahead {
             frame: next.frame(),
-            at_once: next.at_once().min(MOST),
+            at_once: next.at_once().min(MAX_SPECULATIVE_CALLS),
             calls: VecDeque::new(),
             running: 0,
             waits: 0,
@@ -115,7 +117,7 @@ impl Driver {
             recorded += self.record_ended(batch, &mut ahead)?;
             if ahead.calls.front().is_some_and(|first| first.ended.is_some()) {
                 // It did not end well: what comes of that is decided.
-                self.record_begun(batch, &mut ahead, in_flight.next().max(taken_over))?;
+                self.record_started(batch, &mut ahead, in_flight.next().max(taken_over))?;
                 break;
             }
             if ahead.slow >= SLOW_ONES && ahead.slow > ahead.recorded / 2 {
@@ -125,21 +127,21 @@ impl Driver {
             if ahead.calls.is_empty() && !more {
                 break;
             }
-            let mut heard = Heard::Nothing;
+            let mut heard = Interrupt::Nothing;
             if recorded >= AT_ONCE {
                 recorded = 0;
                 let now = Instant::now();
                 self.keep_up(batch, Wanted::PureCalls, now).await?;
                 self.give_way(now).await;
-                let ends = self.shutdown.has_begun() || self.release.is_cancelled();
+                let ends = self.shutdown.has_started() || self.release.is_cancelled();
                 more = more && !ends && now.duration_since(began) < INBOX_POLL;
-                heard = self.inbox.try_recv().map_or(heard, |message| Heard::Else(Some(message)));
+                heard = self.inbox.try_recv().map_or(heard, |message| Interrupt::Else(Some(message)));
             }
-            if ahead.running > 0 && matches!(heard, Heard::Nothing) {
+            if ahead.running > 0 && matches!(heard, Interrupt::Nothing) {
                 heard = self.hear(batch, &mut ahead, in_flight).await?;
             }
-            if let Heard::Else(message) = heard {
-                self.record_begun(batch, &mut ahead, in_flight.next().max(taken_over))?;
+            if let Interrupt::Else(message) = heard {
+                self.record_started(batch, &mut ahead, in_flight.next().max(taken_over))?;
                 if let Some(message) = message {
                     self.receive(batch, message)?;
                 }
@@ -168,7 +170,7 @@ impl Driver {
                 let mut work = Invoking::of(&self.ports, call);
                 let polled = poll!(&mut work);
                 let now = self.ports.timer.now();
-                ahead.long = if now.0 - began.0 >= WORTH_A_LANE { ahead.long + 1 } else { 0 };
+                ahead.long = if now.0 - began.0 >= OFFLOAD_THRESHOLD_US { ahead.long + 1 } else { 0 };
                 ahead.spread = polled.is_pending() || ahead.long >= LONG_ONES;
                 match polled {
                     Poll::Ready(reply) => {
@@ -179,7 +181,7 @@ impl Driver {
                 }
             }
             ahead.running += usize::from(ended.is_none());
-            ahead.calls.push_back(Ventured { effect, arguments, began, ended });
+            ahead.calls.push_back(SpeculativeCall { effect, arguments, began, ended });
         }
         in_flight.start(started);
         self.moment = None;
@@ -206,13 +208,13 @@ impl Driver {
     /// Records the first ones, as far as they have ended well. How many.
     fn record_ended(&mut self, batch: &mut Batch, ahead: &mut Ahead) -> Result<usize, RunError> {
         let mut recorded = 0;
-        while let Some(Ventured { ended: ended @ Some(_), .. }) = ahead.calls.front_mut()
+        while let Some(SpeculativeCall { ended: ended @ Some(_), .. }) = ahead.calls.front_mut()
             && let Some((reply, at)) = ended.take()
         {
             let Some(first) = ahead.calls.pop_front() else { break };
             let took = u64::try_from(at.0 - first.began.0).unwrap_or_default();
             ahead.recorded += 1;
-            ahead.slow += u32::from(took >= SLOW);
+            ahead.slow += u32::from(took >= SLOW_CALL_US);
             // Those of several threads end in another order than the one in which they are recorded.
             let at = at.max(self.state.now());
             let next = Elements::in_frame(&self.state, ahead.frame).and_then(|next| next.next(first.arguments.clone()));
@@ -223,7 +225,7 @@ impl Driver {
             match event {
                 Ok(event) => self.record_at(batch, event, at)?,
                 Err(reply) => {
-                    ahead.calls.push_front(Ventured { ended: Some((reply, at)), ..first });
+                    ahead.calls.push_front(SpeculativeCall { ended: Some((reply, at)), ..first });
                     break;
                 }
             }
@@ -234,7 +236,7 @@ impl Driver {
 
     /// Records all that were called as wanted, as it is decided in the open, and what came of those that have ended.
     /// Effects from `waiting` on have not been started.
-    fn record_begun(&mut self, batch: &mut Batch, ahead: &mut Ahead, waiting: EffectId) -> Result<(), RunError> {
+    fn record_started(&mut self, batch: &mut Batch, ahead: &mut Ahead, waiting: EffectId) -> Result<(), RunError> {
         self.moment = ahead.calls.front().map(|first| first.began.max(self.state.now()));
         let last = ahead.calls.back().map(|last| last.effect);
         // No more of them are under way than may be, so that all of them come before anything else. What comes after
@@ -262,9 +264,9 @@ impl Driver {
         batch: &mut Batch,
         ahead: &mut Ahead,
         in_flight: &mut InFlight,
-    ) -> Result<Heard, RunError> {
+    ) -> Result<Interrupt, RunError> {
         if let Ok(message) = self.inbox.try_recv() {
-            return Ok(Heard::Else(Some(message)));
+            return Ok(Interrupt::Else(Some(message)));
         }
         self.look_behind().await?;
         let mut heard = false;
@@ -277,27 +279,27 @@ impl Driver {
             }
         }
         if heard {
-            return Ok(Heard::Nothing);
+            return Ok(Interrupt::Nothing);
         }
         tokio::select! {
             biased;
             done = in_flight.ended() => ahead.end(done, self.ports.timer.now()),
-            Some(message) = self.inbox.recv() => return Ok(Heard::Else(Some(message))),
+            Some(message) = self.inbox.recv() => return Ok(Interrupt::Else(Some(message))),
             done = appended(&mut self.behind) => self.appended(done)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
-            () = self.shutdown.begun() => return Ok(Heard::Else(None)),
-            () = self.release.cancelled() => return Ok(Heard::Else(None)),
-            () = tokio::time::sleep(LAG) => {
+            () = self.shutdown.started() => return Ok(Interrupt::Else(None)),
+            () = self.release.cancelled() => return Ok(Interrupt::Else(None)),
+            () = tokio::time::sleep(MAX_APPEND_DELAY) => {
                 if !batch.events.is_empty() {
                     self.flush_behind(batch).await?;
                 }
                 ahead.waits += 1;
-                if LAG * ahead.waits >= PATIENCE {
-                    return Ok(Heard::Else(None));
+                if MAX_APPEND_DELAY * ahead.waits >= DIRECT_CALL_WAIT {
+                    return Ok(Interrupt::Else(None));
                 }
             }
         }
-        Ok(Heard::Nothing)
+        Ok(Interrupt::Nothing)
     }
 }
 

@@ -38,6 +38,17 @@ impl Driver {
                 }
                 Ok(())
             }
+            Message::Call { question, answer, by, from } => {
+                let Some(frame) = self.state.asked_call(&question) else {
+                    tracing::info!(run = %self.run, %question, "an answer came to a question that is not asked any more");
+                    return Ok(());
+                };
+                if let Err(problem) = self.state.check_call_answer(&question, &answer, by.as_deref()) {
+                    tracing::warn!(run = %self.run, %question, problem, "an answer is not accepted");
+                    return Ok(());
+                }
+                self.record(batch, Event::CallAnswered { frame, question, answer, by, from })
+            }
             Message::Grant { effect, grant, by, question } => {
                 let is_meant = |asking: &EffectId| {
                     effect.is_none_or(|effect| effect == *asking)

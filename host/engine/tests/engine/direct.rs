@@ -11,6 +11,7 @@ use opcell_engine::{
 use opcell_ir::ir::RunLimits;
 use opcell_journal::{Journal, MemoryJournal, NewRun, SqliteJournal};
 use opcell_types::Value;
+use proptest::prelude::*;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -144,7 +145,7 @@ async fn ran(program: &Arc<Program>, effects: Effects, options: &RunOptions) -> 
         .workflows(ports.workflows)
         .timer(ports.timer)
         .build();
-    let options = RunOptions { run: Some("r".into()), ..options.clone() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..options.clone() };
     let handle = engine.start(program.clone(), json(INPUT), options).await.unwrap();
     let outcome = handle.finished().await.unwrap();
     check_history(&engine, &outcome).await;
@@ -189,6 +190,47 @@ async fn a_call_that_ends_at_once_does_what_it_would_do_in_the_open() {
         direct += assert_same(what, &program, &RunOptions::default()).await;
     }
     assert!(direct > 60, "only {direct} calls were direct");
+}
+
+/// Generated steps: an operation, a list to go over, a guard, the treatment of a failure, a retry and outputs, each
+/// combined with any of the others.
+fn any_steps() -> impl Strategy<Value = String> {
+    let each = ["", OVER, r#","each":{"over":"$inputs.xs","concurrency":2}"#, r#","each":{"over":"$inputs.none"}"#];
+    let retry = r#","retry":{"max":2,"delay-ms":5.0,"backoff":2.0}"#;
+    let guards = ["", r#","when":"$inputs.no""#, r#","when":"!$inputs.no""#];
+    let step = (0..7_usize, 0..each.len(), 0..guards.len(), any::<[bool; 3]>());
+    proptest::collection::vec(step, 1..5).prop_map(move |steps| {
+        let one = |(at, (operation, over, guard, [ignores, retries, outputs])): (
+            usize,
+            &(usize, usize, usize, [bool; 3]),
+        )| {
+            let operation = ["t", "fails", "odd", "flaky", "large", "waits", "panics"][*operation];
+            let args = match (over, at) {
+                (0, 0) => r#"{"n":{"value":7}}"#.to_owned(),
+                (0, _) => format!(r#"{{"n":{{"value":6}},"x":{{"expression":"$steps.s{}.output"}}}}"#, at - 1),
+                _ => r#"{"n":{"expression":"$item.id"}}"#.to_owned(),
+            };
+            let rest = [
+                each[*over],
+                guards[*guard],
+                if *ignores { r#","on-error":"ignore""# } else { "" },
+                if *retries { retry } else { "" },
+                if *outputs { OUTPUTS } else { "" },
+            ];
+            calls(&format!("s{at}"), operation, &args, &rest.concat())
+        };
+        steps.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn generated_workflows_do_the_same_by_direct_and_by_journaled_calls(steps in any_steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(assert_same(&steps, &sequential(&steps, "{}"), &RunOptions::default()));
+    }
 }
 
 #[tokio::test]

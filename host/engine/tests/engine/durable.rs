@@ -54,7 +54,7 @@ async fn what_must_not_happen_twice_begins_when_everything_before_it_is_durable(
     let all = step("all", "echo", r#","each":{"over":"$inputs.xs","concurrency":16}"#);
     let program = routed(&[all, step("count", "count", "")].join(","));
     let xs = Value::object([("xs", Value::array((0..ELEMENTS).map(|at| Value::from(at as i64))))]);
-    let options = RunOptions { run: Some(run), ..RunOptions::default() };
+    let options = RunOptions { run: Some(run.parse().unwrap()), ..RunOptions::default() };
     let outcome = engine.start(program, xs, options).await.unwrap().finished().await.unwrap();
     assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
     assert_eq!(outcome.result, json(&ELEMENTS.to_string()), "replies that were durable when the last call began");

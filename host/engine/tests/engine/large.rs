@@ -30,7 +30,7 @@ async fn a_large_value_is_in_the_journal_once_and_whoever_resumes_or_forks_the_r
     let rows = |value: &Value| value.get("rows").unwrap().clone();
     assert!(rows(&started.input).is_same(&rows(&started.original)), "what was one value is one again");
 
-    let fork = engine().fork(run.run(), history.len() as u64, Some("fork".into())).await.unwrap();
+    let fork = engine().fork(run.run(), history.len() as u64, Some("fork".parse().unwrap())).await.unwrap();
     for run in [run.run().clone(), fork] {
         let resumed = engine().resume(&run, ResumeOptions::default()).await.unwrap();
         resumed.signal("go", super::large::rows(), None);

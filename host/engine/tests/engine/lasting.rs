@@ -45,7 +45,7 @@ async fn a_run_whose_starter_goes_away_while_the_journal_takes_it_is_driven_all_
     let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
     let engine = engine(&Script::new().tool("t", "1"), &journal);
     for number in 0..20 {
-        let options = RunOptions { run: Some(format!("r{number}").into()), ..RunOptions::default() };
+        let options = RunOptions { run: Some(format!("r{number}").parse().unwrap()), ..RunOptions::default() };
         let mut start = Box::pin(engine.start(routed(&tool("a")), json("{}"), options));
         // As far as it comes at once; then it is dropped.
         assert!(futures_util::poll!(&mut start).is_pending());
@@ -68,7 +68,7 @@ async fn a_run_whose_resumer_goes_away_while_it_is_taken_is_driven_all_the_same(
     let folder = tempfile::tempdir().unwrap();
     let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
     let engine = engine(&Script::new().tool("t", "1"), &journal);
-    let options = RunOptions { run: Some("r".into()), detach: true, ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
     options.release.cancel();
     engine.start(routed(&tool("a")), json("{}"), options).await.unwrap().finished().await.unwrap();
     // Nothing was begun, so that nothing is in doubt, and whoever looks for work finds it.
@@ -280,7 +280,7 @@ const INPUT: &str = r#"{"xs":[1,2,3]}"#;
 async fn a_run_resumed_after_any_event_ends_as_if_nothing_had_happened() {
     let whole = MemoryJournal::new();
     let undisturbed = engine(&everywhere(), &whole);
-    let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
     let handle = undisturbed.start(everything(), json(INPUT), options).await.unwrap();
     let expected = handle.finished().await.unwrap();
     assert_eq!(expected.status, Status::Completed, "{expected:?}");
@@ -377,7 +377,7 @@ async fn a_fork_shares_the_past_and_goes_its_own_way() {
     let handle = engine.start(routed(&wait("", "")), json("{}"), options).await.unwrap();
     handle.finished().await.unwrap();
     let at = engine.state_at(handle.run(), None).await.unwrap().seq();
-    let fork = engine.fork(handle.run(), at, Some("other".into())).await.unwrap();
+    let fork = engine.fork(handle.run(), at, Some("other".parse().unwrap())).await.unwrap();
     let fork = engine.resume(&fork, ResumeOptions::default()).await.unwrap();
     fork.signal("go", json("7"), None);
     assert_eq!(fork.finished().await.unwrap().result, json("7"));
@@ -506,6 +506,7 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         traceparent: None,
         user: None,
         tenant: None,
+        forked: None,
     }))
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs, reason = "a failed test")]
 
 mod agents;
+mod approvals;
 mod budgets;
 mod contracts;
 mod dialogue;
@@ -14,6 +15,7 @@ mod lasting;
 mod parallel_tools;
 mod psi;
 mod receipts;
+mod retry;
 mod routing;
 mod seeds;
 mod shell;

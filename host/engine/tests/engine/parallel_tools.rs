@@ -35,10 +35,10 @@ async fn happened(script: &Script, rest: &str) -> (Vec<String>, Vec<Recorded>) {
     check_history(&engine, &outcome).await;
     let history = engine.history(run.run()).await.unwrap();
     let said = history.iter().filter_map(|recorded| match &recorded.event {
-        Event::Requested { request: Request::Tool { call }, .. } => Some(format!("{call} asked")),
+        Event::Requested { request: Request::Tool { call, .. }, .. } => Some(format!("{call} asked")),
         Event::Replied { effect, reply } if matches!(**reply, EffectReply::Tool(_)) => {
             let call = history.iter().find_map(|recorded| match &recorded.event {
-                Event::Requested { effect: asked, request: Request::Tool { call }, .. } if asked == effect => {
+                Event::Requested { effect: asked, request: Request::Tool { call, .. }, .. } if asked == effect => {
                     Some(call)
                 }
                 _ => None,

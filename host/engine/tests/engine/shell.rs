@@ -175,7 +175,7 @@ async fn a_run_in_a_file_outlives_its_engine() {
     .join(",");
     let odd = Odd::default();
     let build = || Engine::builder().operations(Arc::new(odd.clone())).journal(open()).build();
-    let options = RunOptions { run: Some("r".into()), detach: true, ..RunOptions::default() };
+    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
     let first = build();
     let waiting = first.start(routed(&steps), json("{}"), options).await.unwrap().finished().await.unwrap();
     assert_eq!(waiting.status, Status::Suspended);

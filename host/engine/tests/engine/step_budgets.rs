@@ -182,5 +182,6 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         traceparent: None,
         user: None,
         tenant: None,
+        forked: None,
     }))
 }

@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use opcell_engine::{
     Engine, Event, Next, Ports, Program, Recorded, RunOptions, RunOutcome, State,
+    approval::ToolApproval,
     conversation::{Message, ToolCallRequest, Usage},
     decide,
     event::{EffectReply, Timestamp},
@@ -170,6 +171,11 @@ impl Script {
         self
     }
 
+    /// Lets time pass, in microseconds.
+    pub fn passes(&self, micros: i64) {
+        self.1.fetch_add(micros, Ordering::SeqCst);
+    }
+
     pub fn world(&self) -> std::sync::MutexGuard<'_, World> {
         self.0.lock().unwrap()
     }
@@ -266,6 +272,20 @@ impl Judges for Script {
     }
 }
 
+/// The rules that a session declares, for each of its tools.
+fn approvals(request: &OpenSession) -> Vec<ToolApproval> {
+    let rules = &request.session.approve;
+    let tools = request.session.tools.iter().flatten().filter(|_| !rules.is_empty());
+    let of = |tool: &String| ToolApproval {
+        tool: tool.clone(),
+        effects: Effects::Once,
+        identity: format!("the tool {tool}").into(),
+        rules: rules.clone(),
+        approved: Vec::new(),
+    };
+    tools.map(of).collect()
+}
+
 #[async_trait]
 impl Sessions for Script {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
@@ -286,6 +306,7 @@ impl Sessions for Script {
             settings: request.session.clone(),
             parallel_tools: self.world().parallel_tools.clone(),
             narrowing: None,
+            approvals: approvals(&request),
         };
         self.world().opened.push(request);
         Ok(opened)

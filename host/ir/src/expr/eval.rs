@@ -289,7 +289,10 @@ fn order_of_long_integers(left: Operand<'_>, right: Operand<'_>) -> Option<Order
         },
         Operand::Part(_) | Operand::Bool(_) | Operand::Count(_) => None,
     };
-    let is_long = |operand| matches!(operand, Operand::Part(Value::String(text)) if is_rounded_integer(text.trim_matches(js::is_space)));
+    let is_long = |operand| match operand {
+        Operand::Part(Value::String(text)) => is_rounded_integer(text.trim_matches(js::is_space)),
+        _ => false,
+    };
     if !is_long(left) && !is_long(right) {
         return None;
     }

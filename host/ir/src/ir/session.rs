@@ -1,6 +1,6 @@
 //! Conversations with models: what they say, with whom, and what they may use.
 
-use super::{Contribution, Guard, ValueSpec, is_default, is_false};
+use super::{ApprovalRules, Contribution, Guard, ValueSpec, is_default, is_false};
 use indexmap::IndexMap;
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct Session {
     /// Maximum tool calls of one turn, 1000 by default; further ones are refused with a message to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
+    /// Rules for calls of tools that wait for a person. Those of every place count, the strictest decides.
+    #[serde(skip_serializing_if = "ApprovalRules::is_empty")]
+    pub approve: ApprovalRules,
     /// A tool whose call ends the conversation: its result is the session's answer (PromptPack RFC 0010).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_tool: Option<String>,
@@ -120,6 +123,7 @@ impl Session {
             max_rounds,
             max_tool_calls
         );
+        session.approve.add(&outer.approve);
         session.system_prompt = match (&outer.system_prompt, session.system_prompt.take()) {
             (Some(outer), Some(own)) => Some(format!("{outer}\n\n{own}")),
             (Some(outer), None) => Some(outer.clone()),

@@ -3,26 +3,23 @@
 //! What comes of the elements does not depend on how they are divided: the parts are put together in order. Threads
 //! live as long as the call. Where none can be had, the work is done here.
 
-use opcell_types::Value;
+use opcell_types::{Value, workers};
 use std::{
     cmp::Ordering,
-    num::NonZero,
-    sync::{LazyLock, Mutex, PoisonError},
-    thread::{self, Builder},
+    sync::{Mutex, PoisonError},
 };
 
-/// Elements that are worth a thread: some milliseconds of work, where starting one takes a twentieth of that.
-const SHARE: usize = 8_192;
+/// Elements that are worth a part of their own: some milliseconds of work, where starting a thread takes a twentieth of
+/// that.
+const MIN_PART_ELEMENTS: usize = 8_192;
 
-/// The maximum number of threads that work on one array; other runs need threads too.
-const THREADS: usize = 4;
-
-/// Processors that this program may use; finding out reads files.
-static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+/// The maximum number of parts of one array; other runs need workers too.
+const MAX_PARTS: usize = 4;
 
 /// Returns the number of parts for this number of elements.
 pub(super) fn count(elements: usize) -> usize {
-    (elements / SHARE).min(*PROCESSORS).clamp(1, THREADS)
+    let parallelism = workers::lent().map_or(1, |workers| workers.parallelism());
+    (elements / MIN_PART_ELEMENTS).min(parallelism).clamp(1, MAX_PARTS)
 }
 
 /// Returns the length of each part for this number of elements.
@@ -54,27 +51,30 @@ pub(super) fn sort_by<T: Send>(items: &mut [T], compare: impl Fn(&T, &T) -> Orde
     items.sort_by(compare);
 }
 
+/// A job until it is taken, and its result once it has one.
+type Job<J, T> = (Mutex<Option<J>>, Mutex<Option<T>>);
+
 /// Does all jobs at the same time, the first of them on this thread; what they came to, in order.
 fn side_by_side<T: Send, J: FnOnce() -> T + Send>(jobs: impl Iterator<Item = J>) -> Vec<T> {
-    let jobs: Vec<Mutex<Option<J>>> = jobs.map(|job| Mutex::new(Some(job))).collect();
-    let run = |job: &Mutex<Option<J>>| {
-        let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
-        job.map(|job| job())
-    };
-    thread::scope(|scope| {
-        let others: Vec<_> = jobs
-            .iter()
-            .skip(1)
-            .map(|job| (job, Builder::new().name("opcell-transform".to_owned()).spawn_scoped(scope, move || run(job))))
-            .collect();
-        let first = jobs.first().and_then(run);
-        let others = others.into_iter().filter_map(|(job, thread)| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            // The machine has no thread left for us.
-            Err(_) => run(job),
-        });
-        first.into_iter().chain(others).collect()
-    })
+    let jobs: Vec<Job<J, T>> = jobs.map(|job| (Mutex::new(Some(job)), Mutex::new(None))).collect();
+    let tasks: Vec<_> = jobs
+        .iter()
+        .map(|(job, result)| {
+            move || {
+                let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = job.map(|job| job());
+            }
+        })
+        .collect();
+    match workers::lent() {
+        Some(workers) => {
+            let tasks: Vec<&(dyn Fn() + Sync)> = tasks.iter().map(|task| task as _).collect();
+            workers.run(&tasks);
+        }
+        None => tasks.iter().for_each(|task| task()),
+    }
+    drop(tasks);
+    jobs.into_iter().filter_map(|(_, result)| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
 #[cfg(test)]
@@ -83,6 +83,7 @@ mod tests {
 
     #[test]
     fn parts_are_put_together_in_order() {
+        opcell_workers::install();
         let items: Vec<Value> = (0..100_000_i64).map(Value::from).collect();
         let parts = each(&items, |from, items| (from, items.to_vec()));
         let mut next = 0;
@@ -95,6 +96,7 @@ mod tests {
 
     #[test]
     fn what_is_sorted_in_parts_is_sorted() {
+        opcell_workers::install();
         let mut items: Vec<(u64, usize)> = (0..100_003_u64).map(|at| at * 7_919 % 1_009).zip(0..).collect();
         let mut expected = items.clone();
         expected.sort();

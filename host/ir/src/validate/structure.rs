@@ -3,7 +3,8 @@
 use crate::{
     diagnostic::Diagnostic,
     ir::{Contribution, Form, Judge, PromptString, Session, SourceSpec, Template, ValueSpec, WorkflowIr},
-    names, template,
+    names::{self, MAX_NAME_BYTES},
+    template,
 };
 
 pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
@@ -15,6 +16,9 @@ pub(super) fn check(ir: &WorkflowIr) -> Vec<Diagnostic> {
         let at = |path: &str| format!("steps[{i}].{path}");
         if step.name.is_empty() {
             shape.invalid(at("name"), "expected a name that is not empty");
+        }
+        if step.name.len() > MAX_NAME_BYTES {
+            shape.invalid(at("name"), "expected a name of at most 1,024 bytes");
         }
         if step.max_iterations == Some(0) {
             shape.invalid(at("max-iterations"), "expected an integer from 1");

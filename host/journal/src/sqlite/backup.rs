@@ -4,7 +4,7 @@ use super::{
     schema::{self, SCHEMA},
     storage,
 };
-use crate::{connection, owner::Owner, store::JournalError};
+use crate::{connection, journal::JournalError, owner::Owner};
 use opcell_types::files::Readers;
 use rusqlite::{Connection, OpenFlags};
 use std::{
@@ -69,7 +69,7 @@ pub fn restore(copy: &Path, store: &Path, replace: bool) -> Result<u64, BackupEr
         return Err(BackupError::Exists(store.to_owned()));
     }
     let owner = Owner::new(store).map_err(of_file(store))?;
-    if owner.has_company().map_err(of_file(store))? {
+    if owner.has_others().map_err(of_file(store))? {
         return Err(BackupError::InUse(store.to_owned()));
     }
     let fresh = beside(store, ".restored");

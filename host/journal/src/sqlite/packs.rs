@@ -14,27 +14,27 @@ use std::{cell::Cell, fmt::Write as _};
 pub(super) const FEWEST: usize = 64;
 
 /// Bytes of text after which a pack is full. Reading one event needs the whole pack.
-const FULL: usize = 1 << 20;
+const FULL_PACK_BYTES: usize = 1 << 20;
 
 /// The largest payload that goes into a pack.
 const LARGEST: usize = 256 << 10;
 
 /// The longest text that a pack can have.
-const LONGEST: usize = FULL + LARGEST + 4_096;
+const MAX_PACK_BYTES: usize = FULL_PACK_BYTES + LARGEST + 4_096;
 
 /// Records that stand together.
 pub(super) enum Part {
     /// One that has a row of its own.
     Row(Record),
     /// A small append that comes together with those of other runs: its text, not compressed yet.
-    Arrival(Stretch<String>),
+    Staged(RecordRange<String>),
     /// Several in one row: their text, compressed.
-    Pack(Stretch<Vec<u8>>),
+    Pack(RecordRange<Vec<u8>>),
 }
 
 /// Records of one run that follow one another.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stretch<T> {
+pub(super) struct RecordRange<T> {
     /// Number of the first of them.
     pub first: u64,
     /// The number of records.
@@ -57,7 +57,7 @@ pub(super) fn divide(records: Vec<Record>) -> Vec<Part> {
             continue;
         }
         open.add(&record);
-        if open.text.len() >= FULL {
+        if open.text.len() >= FULL_PACK_BYTES {
             parts.extend(open.close().map(Part::Pack));
         }
     }
@@ -90,11 +90,11 @@ impl Open {
     }
 
     /// Adds what follows; whether it does, and there is room.
-    pub(super) fn join(&mut self, next: &Stretch<&str>) -> bool {
+    pub(super) fn join(&mut self, next: &RecordRange<&str>) -> bool {
         if self.count == 0 {
             self.first = next.first;
         }
-        let follows = self.first + u64::from(self.count) == next.first && self.text.len() < FULL;
+        let follows = self.first + u64::from(self.count) == next.first && self.text.len() < FULL_PACK_BYTES;
         let Some(count) = self.count.checked_add(next.count).filter(|_| follows) else { return false };
         self.count = count;
         self.text.push_str(next.body);
@@ -102,11 +102,11 @@ impl Open {
     }
 
     /// The pack, unless nothing was added.
-    pub(super) fn close(&mut self) -> Option<Stretch<Vec<u8>>> {
+    pub(super) fn close(&mut self) -> Option<RecordRange<Vec<u8>>> {
         let count = std::mem::take(&mut self.count);
         let block = (count > 0).then(|| compress(&self.text, &mut self.block));
         self.text.clear();
-        block.map(|body| Stretch { first: self.first, count, body })
+        block.map(|body| RecordRange { first: self.first, count, body })
     }
 }
 
@@ -131,7 +131,7 @@ fn compress(text: &str, room: &mut Vec<u8>) -> Vec<u8> {
 /// The records of a pack; `None` when the block is not one that [`divide`] made.
 pub(super) fn records(first: u64, count: u32, block: &[u8]) -> Option<Vec<Record>> {
     let length = u32::from_le_bytes(*block.first_chunk()?);
-    if length as usize > LONGEST {
+    if length as usize > MAX_PACK_BYTES {
         return None;
     }
     let text = String::from_utf8(lz4_flex::block::decompress_size_prepended(block).ok()?).ok()?;
@@ -169,7 +169,7 @@ mod tests {
         let packs = parts.iter().filter(|part| matches!(part, Part::Pack(_))).count();
         let read = parts.into_iter().flat_map(|part| match part {
             Part::Row(record) => vec![record],
-            Part::Arrival(arrival) => read(arrival.first, arrival.count, &arrival.body).unwrap(),
+            Part::Staged(staged) => read(staged.first, staged.count, &staged.body).unwrap(),
             Part::Pack(pack) => records(pack.first, pack.count, &pack.body).unwrap(),
         });
         (read.collect(), packs)

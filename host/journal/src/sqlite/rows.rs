@@ -1,14 +1,13 @@
 //! Rows of runs and records: finding, checking, adding.
 
 use super::{
-    arrivals,
-    packs::{self, Part, Stretch},
-    storage,
+    packs::{self, Part, RecordRange},
+    staging, storage,
     values::{self, Block},
 };
 use crate::{
+    journal::{JournalError, Snapshot, in_order},
     record::{Fence, Record, RunId},
-    store::{JournalError, Snapshot, in_order},
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -77,12 +76,12 @@ fn record_checksum(run: i64, record: &Record) -> [u8; 16] {
     checksum(place, [record.kind.as_bytes(), record.payload.as_bytes()])
 }
 
-pub(super) fn pack_checksum(run: i64, pack: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
+pub(super) fn pack_checksum(run: i64, pack: &RecordRange<impl AsRef<[u8]>>) -> [u8; 16] {
     checksum([run, pack.first.cast_signed(), i64::from(pack.count), 0], [b"pack", pack.body.as_ref()])
 }
 
-pub(super) fn arrival_checksum(run: i64, arrival: &Stretch<impl AsRef<[u8]>>) -> [u8; 16] {
-    checksum([run, arrival.first.cast_signed(), i64::from(arrival.count), 0], [b"arrival", arrival.body.as_ref()])
+pub(super) fn staged_checksum(run: i64, staged: &RecordRange<impl AsRef<[u8]>>) -> [u8; 16] {
+    checksum([run, staged.first.cast_signed(), i64::from(staged.count), 0], [b"arrival", staged.body.as_ref()])
 }
 
 fn snapshot_checksum(run: i64, snapshot: &Snapshot) -> [u8; 16] {
@@ -99,15 +98,25 @@ pub(super) struct Read {
     pub broken: Option<String>,
     /// Intact records after it; they are counted, not returned.
     pub behind: u64,
+    /// There is more, for which there was no room.
+    pub is_full: bool,
+}
+
+/// The size of what is read at once.
+#[derive(Clone, Copy)]
+pub(super) struct Most {
+    pub records: u64,
+    /// Of text; the first record is read whatever it has.
+    pub bytes: usize,
 }
 
 /// Reads records that stand as they were written.
-pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit: u64) -> Result<Read, JournalError> {
+pub(super) fn good_records(connection: &Connection, run: i64, after: u64, most: Most) -> Result<Read, JournalError> {
     let mut query = connection
         .prepare_cached(
             "SELECT id, kind, version, at, payload, checksum, NULL AS count, NULL AS arrives FROM records WHERE id > ?1 AND id < ?2
              UNION ALL
-             SELECT first, NULL, NULL, NULL, records, checksum, count, TRUE FROM arrivals
+             SELECT first, NULL, NULL, NULL, records, checksum, count, TRUE FROM staging
              WHERE first > ?3 AND first < ?2 AND first + count > ?1 + 1
              UNION ALL
              SELECT id, NULL, NULL, NULL, records, checksum, count, FALSE FROM packs
@@ -115,11 +124,11 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
              ORDER BY id LIMIT ?4",
         )
         .map_err(storage)?;
-    let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = i64::try_from(most.records).unwrap_or(i64::MAX);
     let range = params![record_id(run, after), record_id(run + 1, 0), record_id(run, 0), rows];
     let mut rows = query.query(range).map_err(storage)?;
     let mut found = Read::default();
-    let mut expected = after + 1;
+    let (mut expected, mut bytes) = (after + 1, 0_usize);
     loop {
         // A page that cannot be read any more is a broken end as well.
         let row = match rows.next() {
@@ -140,9 +149,13 @@ pub(super) fn good_records(connection: &Connection, run: i64, after: u64, limit:
         for record in records.into_iter().filter(|record| record.seq > after) {
             if found.broken.is_some() {
                 found.behind += u64::from(record.seq >= expected);
-            } else if found.records.len() as u64 >= limit {
+            } else if found.records.len() as u64 >= most.records {
+                return Ok(found);
+            } else if !found.records.is_empty() && bytes.saturating_add(record.payload.len()) > most.bytes {
+                found.is_full = true;
                 return Ok(found);
             } else if record.seq == expected {
+                bytes += record.payload.len();
                 found.records.push(record);
                 expected += 1;
             } else {
@@ -164,10 +177,10 @@ fn good_row(run: i64, row: &Row<'_>) -> Result<Vec<Record>, String> {
     let arrives: bool = row.get(7).map_err(unreadable)?;
     let sum: Vec<u8> = row.get(5).map_err(unreadable)?;
     let records = if arrives {
-        let arrival: Stretch<String> = Stretch { first, count, body: row.get(4).map_err(unreadable)? };
-        (sum == arrival_checksum(run, &arrival)).then(|| packs::read(first, count, &arrival.body))
+        let staged: RecordRange<String> = RecordRange { first, count, body: row.get(4).map_err(unreadable)? };
+        (sum == staged_checksum(run, &staged)).then(|| packs::read(first, count, &staged.body))
     } else {
-        let pack: Stretch<Vec<u8>> = Stretch { first, count, body: row.get(4).map_err(unreadable)? };
+        let pack: RecordRange<Vec<u8>> = RecordRange { first, count, body: row.get(4).map_err(unreadable)? };
         (sum == pack_checksum(run, &pack)).then(|| packs::records(first, count, &pack.body))
     };
     records.flatten().ok_or_else(wrong)
@@ -201,17 +214,17 @@ pub(super) struct Rows {
 
 impl Rows {
     /// For a transaction that this many are likely to share.
-    pub(super) fn new(run: i64, records: Vec<Record>, company: usize) -> Self {
+    pub(super) fn new(run: i64, records: Vec<Record>, expected_batch: usize) -> Self {
         let last = records.last().map(|record| (record.seq, record.at));
         let values = values::blocks(&records);
-        let parts = match arrivals::of(&records, company) {
-            Some(arrival) => vec![arrival],
+        let parts = match staging::of(&records, expected_batch) {
+            Some(staged) => vec![staged],
             None => packs::divide(records),
         };
         let parts = parts.into_iter().map(|part| {
             let checksum = match &part {
                 Part::Row(record) => record_checksum(run, record),
-                Part::Arrival(arrival) => arrival_checksum(run, arrival),
+                Part::Staged(staged) => staged_checksum(run, staged),
                 Part::Pack(pack) => pack_checksum(run, pack),
             };
             (part, checksum)
@@ -227,7 +240,7 @@ impl Rows {
     /// Returns `true` if they all go to `arrivals`, where nothing can be in their way: neither a row of the same
     /// number, nor values that are not there.
     pub(super) fn are_plain(&self) -> bool {
-        self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Arrival(_)))
+        self.values.is_empty() && self.parts.iter().all(|(part, _)| matches!(part, Part::Staged(_)))
     }
 }
 
@@ -255,8 +268,8 @@ pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), Journal
                     .and_then(|mut insert| insert.execute(row))
                     .map_err(storage)?;
             }
-            Part::Arrival(arrival) => {
-                arrivals::put(connection, record_id(rows.run, arrival.first), arrival, checksum)?;
+            Part::Staged(staged) => {
+                staging::put(connection, record_id(rows.run, staged.first), staged, checksum)?;
             }
             Part::Pack(pack) => put_pack(connection, rows.run, pack, checksum)?,
         }
@@ -268,7 +281,7 @@ pub(super) fn insert(connection: &Connection, rows: &Rows) -> Result<(), Journal
 pub(super) fn put_pack(
     connection: &Connection,
     run: i64,
-    pack: &Stretch<Vec<u8>>,
+    pack: &RecordRange<Vec<u8>>,
     checksum: &[u8],
 ) -> Result<(), JournalError> {
     connection
@@ -283,8 +296,8 @@ pub(super) fn cut(connection: &Connection, run: i64, after: u64) -> Result<(), J
     let range = [record_id(run, after), record_id(run + 1, 0)];
     for sql in [
         "DELETE FROM records WHERE id > ?1 AND id < ?2",
-        // One that begins before and goes on after can only be a broken one before a snapshot.
-        "DELETE FROM arrivals WHERE first + count > ?1 + 1 AND first < ?2 AND first > ?1 >> 32 << 32",
+        // One that begins before and continues after can only be a broken one before a snapshot.
+        "DELETE FROM staging WHERE first + count > ?1 + 1 AND first < ?2 AND first > ?1 >> 32 << 32",
         "DELETE FROM packs WHERE id + count > ?1 + 1 AND id < ?2 AND id > ?1 >> 32 << 32",
     ] {
         connection.execute(sql, range).map_err(storage)?;

@@ -4,15 +4,16 @@
 //! raises [`SCHEMA`].
 
 use super::storage;
-use crate::{connection, store::JournalError, tables::Tables};
+use crate::{connection, journal::JournalError, tables::Tables};
 use rusqlite::{Connection, ErrorCode};
 use std::{io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
-pub(super) const SCHEMA: u32 = 5;
+pub(super) const SCHEMA: u32 = 6;
 
-/// The schema before arrivals had one row for each append; the one before packs and large values. Stores of both are
-/// brought to this one.
+/// The schema before the staging table had its name; the one before it had one row for each append; the one before
+/// packs and large values. Stores of all three are brought to this one.
+const BEFORE_STAGING: u32 = 5;
 const BEFORE_APPENDS: u32 = 4;
 const BEFORE_PACKS: u32 = 3;
 
@@ -88,6 +89,32 @@ END;
 ";
 
 /// The statements that make the views over every table of records, and the table of recent records.
+const STAGING: &str = "
+-- Small appends on their way to `packs`, in the order of commits, so that those of many runs share pages.
+-- `first` is the id of the first record.
+CREATE TABLE staging (
+    id INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    records TEXT NOT NULL,
+    checksum BLOB NOT NULL
+) STRICT;
+CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN
+    DELETE FROM records WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
+    DELETE FROM staging WHERE first > old.id << 32 AND first < (old.id + 1) << 32;
+    DELETE FROM packs WHERE id > old.id << 32 AND id < (old.id + 1) << 32;
+END;
+CREATE VIEW events AS
+    SELECT runs.run, all_records.id & 0xffffffff AS seq, kind, version,
+           strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000000.0, 'unixepoch') AS at, payload
+    FROM (SELECT id, kind, version, at, payload FROM records
+          UNION ALL SELECT first, 'packed', NULL, NULL, records FROM staging
+          UNION ALL SELECT id, 'packed', NULL, NULL, count || ' events, compressed' FROM packs) AS all_records
+    JOIN runs ON runs.id = all_records.id >> 32
+    ORDER BY all_records.id;
+";
+
+/// The counterpart of those in schema 5.
 const ARRIVALS: &str = "
 -- Small appends on their way to `packs`, in the order in which they came, so that those of many runs share pages.
 -- `first` is the id of the first record.
@@ -126,7 +153,20 @@ CREATE TABLE arrivals (
 ) STRICT;
 ";
 
-/// Brings those where they belong, once nothing that came with the file can run.
+/// Removes what names the table of schema 5, so that nothing that came with the file can run.
+const UNHOOK: &str = "
+DROP VIEW IF EXISTS events;
+DROP TRIGGER IF EXISTS records_of_a_run;
+";
+
+/// Moves the rows of that table into the one that takes its place.
+const RENAME: &str = "
+INSERT INTO staging (id, first, count, records, checksum)
+    SELECT id, first, count, records, checksum FROM arrivals ORDER BY id;
+DROP TABLE arrivals;
+";
+
+/// Moves records of the older schemas where they belong, once nothing that came with the file can run.
 const SETTLE: &str = "
 DROP VIEW IF EXISTS events;
 DROP TRIGGER IF EXISTS records_of_a_run;
@@ -175,13 +215,15 @@ const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
 /// did not make: whoever made the file would have it run. Looks at nothing but definitions.
 fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     static OF_NOW: OnceLock<Tables> = OnceLock::new();
+    static BEFORE: OnceLock<Tables> = OnceLock::new();
     static THEN: OnceLock<Tables> = OnceLock::new();
     static LONG_AGO: OnceLock<Tables> = OnceLock::new();
     // One look: another process may be making the store.
     let look = connection.unchecked_transaction().map_err(sound(path))?;
     let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sound(path))?;
     let (tables, made_by, replaced): (_, _, &[&str]) = match found {
-        SCHEMA => (&OF_NOW, [TABLES, PACKS, ARRIVALS].concat(), &[]),
+        SCHEMA => (&OF_NOW, [TABLES, PACKS, STAGING].concat(), &[]),
+        BEFORE_STAGING => (&BEFORE, [TABLES, PACKS, ARRIVALS].concat(), &REPLACED),
         BEFORE_APPENDS => (&THEN, [TABLES, PACKS, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
         BEFORE_PACKS => (&LONG_AGO, [TABLES, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
         0 => {
@@ -223,9 +265,10 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
             return Ok(());
         }
         let statements: &[&str] = match found {
-            0 => &[TABLES, PACKS, ARRIVALS],
-            BEFORE_PACKS => &[SETTLE, PACKS, ARRIVALS],
-            BEFORE_APPENDS => &[SETTLE, ARRIVALS],
+            0 => &[TABLES, PACKS, STAGING],
+            BEFORE_STAGING => &[UNHOOK, STAGING, RENAME],
+            BEFORE_PACKS => &[SETTLE, PACKS, STAGING],
+            BEFORE_APPENDS => &[SETTLE, STAGING],
             _ => return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA }),
         };
         let tables: i64 =

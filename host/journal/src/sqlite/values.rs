@@ -2,13 +2,13 @@
 
 use super::storage;
 use crate::{
-    record::{KeptValue, Record},
-    store::JournalError,
+    journal::{FoundValues, JournalError},
+    record::{Record, StoredValue},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// The longest text of one value.
-const LONGEST: usize = 1 << 30;
+/// The longest text of one value: four times what a value may take, because the text says more of some numbers.
+const MAX_VALUE_BYTES: usize = 256 << 20;
 
 /// A value as the store has it; compressed before a job has its turn to write.
 pub(super) struct Block {
@@ -20,7 +20,7 @@ pub(super) struct Block {
 /// The values that records name for the first time.
 pub(super) fn blocks(records: &[Record]) -> Vec<Block> {
     let values = records.iter().flat_map(|record| record.payload.values());
-    let block = |value: &KeptValue| Block {
+    let block = |value: &StoredValue| Block {
         digest: value.digest.as_bytes().to_vec(),
         size: i64::try_from(value.text.len()).unwrap_or(i64::MAX),
         block: lz4_flex::block::compress_prepend_size(value.text.as_bytes()),
@@ -47,25 +47,37 @@ pub(super) fn put(connection: &Connection, run: i64, blocks: &[Block]) -> Result
     Ok(())
 }
 
-/// The values that are there and can be read; whoever reads them checks their digests.
-pub(super) fn get(connection: &Connection, digests: &[std::sync::Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
+/// The values that are there and can be read, as long as there is room; whoever reads them checks their digests.
+pub(super) fn get(
+    connection: &Connection,
+    digests: &[std::sync::Arc<str>],
+    max_bytes: u64,
+) -> Result<FoundValues, JournalError> {
     let mut query = connection.prepare_cached("SELECT block FROM large_values WHERE digest = ?1").map_err(storage)?;
-    let mut found = Vec::new();
+    let (mut values, mut room) = (FoundValues::default(), usize::try_from(max_bytes).unwrap_or(usize::MAX));
     for digest in digests {
         let block: Option<Vec<u8>> =
             query.query_row([digest.as_bytes()], |row| row.get(0)).optional().map_err(storage)?;
-        if let Some(text) = block.and_then(|block| text_of(&block)) {
-            found.push(KeptValue { digest: digest.clone(), text: text.into() });
+        let Some((length, block)) = block.as_deref().and_then(|block| Some((text_length(block)?, block))) else {
+            continue;
+        };
+        if length > room {
+            values.too_large.push(digest.clone());
+        } else if let Some(text) = text_of(block) {
+            room -= length;
+            values.found.push(StoredValue { digest: digest.clone(), text: text.into() });
         }
     }
-    Ok(found)
+    Ok(values)
+}
+
+/// The length that a block says its text has; `None` for one that is not a value's. Nothing is made of the text yet.
+fn text_length(block: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*block.first_chunk()?) as usize;
+    // LZ4 makes no more than 255 bytes of one.
+    (length <= MAX_VALUE_BYTES && length / 256 <= block.len()).then_some(length)
 }
 
 fn text_of(block: &[u8]) -> Option<String> {
-    let length = u32::from_le_bytes(*block.first_chunk()?) as usize;
-    // LZ4 makes no more than 255 bytes of one.
-    if length > LONGEST || length / 256 > block.len() {
-        return None;
-    }
     String::from_utf8(lz4_flex::block::decompress_size_prepended(block).ok()?).ok()
 }

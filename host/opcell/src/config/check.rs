@@ -9,7 +9,7 @@ use super::{
     origin::Origin,
     text::{
         AccessText, BashText, ContributionText, CredentialText, ExportsText, HttpText, JournalText, PasswordText,
-        PluginText, ProjectText, Quantity, SessionsText, SettingText,
+        PluginText, ProjectText, Quantity, ServerText, SessionsText, SettingText, ToolText,
     },
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
 };
 use indexmap::IndexMap;
 use opcell_engine::ValueLimits;
-use opcell_ir::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean};
+use opcell_ir::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
 use opcell_registry::store::Store;
 use opcell_sandbox::{
     Exports, Settings,
@@ -60,6 +60,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
     let limit_spans = limit_spans(&text.limits);
     let limits = checker.limits(text.limits);
     let names: Vec<String> = folder_plugins.keys().cloned().collect();
+    let plugin_approvals = checker.plugin_approvals(&text.plugins);
     for (name, plugin) in text.plugins {
         if let Some(plugin) = checker.plugin(&name, plugin, &limits, (&folder_plugins, &names)) {
             plugins.insert(plugin.name.clone(), plugin);
@@ -85,9 +86,13 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         limits,
         limit_spans,
         skills: checker.directories(&text.skill_folders, "skill folder"),
+        // Before what they are of is taken.
+        sessions: SessionSettings {
+            plugin_approvals,
+            ..checker.sessions(text.models, text.sessions, &text.tools, &text.mcp)
+        },
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
-        sessions: checker.sessions(text.models, text.sessions),
         record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),
         journal: text.journal.map(|journal| checker.journal(journal)),
         triggers: checker.triggers(text.triggers),
@@ -335,7 +340,13 @@ impl Checker<'_> {
         }
     }
 
-    fn sessions(&mut self, models: ModelsConfig, text: SessionsText) -> SessionSettings {
+    fn sessions(
+        &mut self,
+        models: ModelsConfig,
+        text: SessionsText,
+        tools: &IndexMap<Spanned<String>, Spanned<ToolText>>,
+        servers: &IndexMap<Spanned<String>, ServerText>,
+    ) -> SessionSettings {
         let mut files = Vec::new();
         for (name, root) in text.files {
             let path = self.directory(&root.path, "session's directory");
@@ -381,13 +392,34 @@ impl Checker<'_> {
             script,
             record: text.record.map(|record| self.root.join(record.into_inner())),
             files,
-            defaults: text.defaults,
-            profiles: text.profiles,
+            defaults: self.session(text.defaults, "[sessions.defaults]"),
+            profiles: text
+                .profiles
+                .into_iter()
+                .map(|(name, profile)| {
+                    let profile = self.session(profile, &format!("[sessions.profiles.{name}]"));
+                    (name, profile)
+                })
+                .collect(),
             missing_tools: text.missing_tools,
             context_files: text.context_files,
             http: text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect(),
             bash: text.bash.and_then(|bash| self.bash(bash)),
+            approve: self.approval(text.approve.as_ref(), "[sessions]"),
+            tool_approvals: self.tool_approvals(tools),
+            server_approvals: self.server_approvals(servers),
+            plugin_approvals: IndexMap::new(),
+            approved: text.approved,
         }
+    }
+
+    /// Settings of sessions whose rules for calls say where they are written.
+    fn session(&mut self, settings: Session, place: &str) -> Session {
+        if let Some(problem) = super::tools::problem_of(&settings.approve) {
+            let message = format!("the rules `approve` of {place} cannot be used: {problem}");
+            self.error("invalid-approval", Span::new(0, 0), message, None);
+        }
+        Session { approve: settings.approve.written_in(place), ..settings }
     }
 
     fn contribution(&mut self, name: String, text: Spanned<ContributionText>) -> Option<(String, (i32, String))> {
@@ -446,7 +478,10 @@ impl Checker<'_> {
     fn journal(&mut self, text: Spanned<JournalText>) -> JournalSettings {
         let span = span_of(&text);
         let text = match text.into_inner() {
-            JournalText::Place(place) => return JournalSettings::at(self.journal_place(&place, span)),
+            JournalText::Place(place) => {
+                let project = Some(self.root.to_owned());
+                return JournalSettings { project, ..JournalSettings::at(self.journal_place(&place, span)) };
+            }
             JournalText::Table(table) => table,
         };
         let place = match (&text.path, &text.url) {
@@ -481,7 +516,7 @@ impl Checker<'_> {
             }
             parsed
         });
-        JournalSettings { place, keep: text.keep, max_age }
+        JournalSettings { place, keep: text.keep, max_age, project: Some(self.root.to_owned()) }
     }
 
     fn journal_place(&mut self, written: &str, span: Span) -> JournalPlace {

@@ -29,7 +29,7 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
     let mut secrets = Vec::new();
     let journal = config.journal.as_ref();
     if let Some(path) = journal.and_then(|journal| journal.place.file()) {
-        for path in [real(path), real(&stores::file_beside(path))] {
+        for path in [real(path), real(&stores::file_beside(path)), real(&stores::former_file_beside(path))] {
             secrets.extend(["-wal", "-shm", "-journal"].map(|ending| {
                 let mut name = path.clone().into_os_string();
                 name.push(ending);

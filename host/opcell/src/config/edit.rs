@@ -61,6 +61,9 @@ pub enum EditError {
     /// It is not TOML.
     #[error(transparent)]
     Toml(#[from] toml_edit::TomlError),
+    /// Arguments that TOML cannot hold as they are.
+    #[error("the arguments cannot be written: {0}")]
+    Arguments(String),
     /// A key that should be a table or an array is something else.
     #[error("`{0}` is not a table or list that a grant can be added to")]
     Shape(String),
@@ -105,6 +108,39 @@ pub fn grant(text: &str, plugin: &str, grant: &NewGrant) -> Result<String, EditE
             http(grants, host, methods, *private, credential.as_ref())?;
         }
     }
+    Ok(document.to_string())
+}
+
+/// Adds one call to `[[sessions.approved]]`: a tool with these arguments and no others. Returns the new text; the same
+/// text where it is there already.
+///
+/// # Errors
+/// See [`EditError`]; also when TOML has no word for one of the arguments, such as null.
+pub fn approve(text: &str, tool: &str, arguments: &opcell_types::Value) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    let json = serde_json::Value::from(arguments);
+    let written = toml_edit::ser::to_document(&serde_json::json!({ "arguments": json }))
+        .map_err(|error| EditError::Arguments(error.to_string()))?;
+    // What is read again must be what was shown.
+    let read: Result<serde_json::Value, _> = toml_edit::de::from_str(&written.to_string());
+    if read.ok().and_then(|read| read.get("arguments").cloned()).as_ref() != Some(&json) {
+        return Err(EditError::Arguments("they change when they are written as TOML".to_owned()));
+    }
+    let arguments = match written.get("arguments").cloned() {
+        Some(Item::Value(value)) => value,
+        Some(Item::Table(table)) => Value::InlineTable(table.into_inline_table()),
+        _ => return Err(EditError::Arguments("they are not an object".to_owned())),
+    };
+    let sessions = table(document.as_table_mut(), "sessions", true)?;
+    let approved = sessions.entry("approved").or_insert_with(|| Item::ArrayOfTables(toml_edit::ArrayOfTables::new()));
+    let approved = approved.as_array_of_tables_mut().ok_or_else(|| EditError::Shape("approved".to_owned()))?;
+    let mut call = Table::new();
+    call.insert("tool", Item::Value(tool.into()));
+    call.insert("arguments", Item::Value(arguments));
+    if approved.iter().any(|known| known.to_string() == call.to_string()) {
+        return Ok(text.to_owned());
+    }
+    approved.push(call);
     Ok(document.to_string())
 }
 
@@ -278,7 +314,8 @@ fn set(table: &mut Table, key: &str, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NewCredential, NewGrant, OldGrant, add_plugin, grant, remove_plugin, revoke};
+    use super::{NewCredential, NewGrant, OldGrant, add_plugin, approve, grant, remove_plugin, revoke};
+    use opcell_types::Value;
 
     const FILE: &str = r#"# Our project.
 workflows = ["workflows"] # more to come
@@ -393,6 +430,17 @@ tools = [] # nothing yet
         assert_eq!(text, format!("[plugins.repo]\npath = \"a.wasm\"\n{written}"));
         assert_eq!(grant(&text, "repo", &store(None, false)).unwrap(), text);
         assert!(!revoke(&text, "repo", OldGrant::Store("counts")).unwrap().contains("counts"));
+    }
+
+    #[test]
+    fn a_call_is_approved_with_its_arguments_and_no_others() {
+        let arguments = Value::from_json(r#"{"command": "cargo test", "more": {"n": [1, 2.5, true]}}"#).unwrap();
+        let text = approve("[sessions]\nscript = \"s.json\" # ours\n", "bash", &arguments).unwrap();
+        assert!(text.starts_with("[sessions]\nscript = \"s.json\" # ours\n"), "{text}");
+        assert!(text.contains("[[sessions.approved]]\ntool = \"bash\"\narguments = {"), "{text}");
+        assert_eq!(approve(&text, "bash", &arguments).unwrap(), text);
+        let null = Value::from_json(r#"{"command": null}"#).unwrap();
+        assert!(approve("", "bash", &null).is_err());
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct JournalSettings {
     pub keep: Option<u64>,
     /// The time for which an ended run is kept; forever by default.
     pub max_age: Option<Duration>,
+    /// The folder of the project that chose the place; absent where the user named it.
+    pub project: Option<PathBuf>,
 }
 
 impl JournalSettings {
@@ -28,7 +30,7 @@ impl JournalSettings {
     /// A store that keeps everything.
     #[must_use]
     pub fn at(place: impl Into<JournalPlace>) -> Self {
-        Self { place: place.into(), keep: None, max_age: None }
+        Self { place: place.into(), keep: None, max_age: None, project: None }
     }
 
     /// The store of a project in `root` that does not say where.
@@ -39,7 +41,7 @@ impl JournalSettings {
         let path = root.join(Self::DEFAULT_PATH);
         let leads_to = real(&path);
         if leads_to.starts_with(real(root)) {
-            return Ok(Self::at(path));
+            return Ok(Self { project: Some(root.to_owned()), ..Self::at(path) });
         }
         let message = format!("{} leads out of its folder, to {}", path.display(), leads_to.display());
         let help = "name it if you mean it, `--journal=PATH`, or remove the link";

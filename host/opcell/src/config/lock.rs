@@ -32,7 +32,7 @@ const HEADER: &str = "\
 ";
 
 /// The most that is read of a lock: thousands of plugins.
-const MAX_LOCK_BYTES: u64 = 16 << 20;
+const MAX_LOCK_BYTES: u64 = 1 << 20;
 
 /// A lock as it was read, and what it means together with the grants.
 #[derive(Debug, Clone, Default)]

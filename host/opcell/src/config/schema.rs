@@ -136,6 +136,7 @@ pub fn schema() -> Value {
                 "http": requests("Requests that `http.fetch` makes for it."),
                 "preopens": named("preopen", "DANGEROUS: directories of a WASI program, by the path that it sees."),
                 "prompt": flag("Whether what its manifest adds to prompts is added."),
+                "approve": approve("Which of its calls of tools wait for a person."),
             })),
             "files": table(&["path"], json!({
                 "path": text("The directory."),
@@ -174,6 +175,7 @@ pub fn schema() -> Value {
                     "http": requests("Requests that the host's `http.fetch` makes for it."),
                     "mcp": text("An MCP server of the project."),
                     "tool": text("The server's own name of the tool, where it is another."),
+                    "approve": approve("Which calls of it by models wait for a person; alone, of a tool that is there already."),
                 })),
             ]},
             "server": table(&[], json!({
@@ -189,10 +191,17 @@ pub fn schema() -> Value {
                 "read": texts("What it reads beside its directory, when it is confined."),
                 "write": texts("What it writes, when it is confined."),
                 "network": flag("Whether it reaches the network, when it is confined."),
+                "approve": approve("Which calls of its tools by models wait for a person."),
             })),
             "provider": sessions::provider(),
             "settings": sessions::settings(),
             "sessions": sessions(),
+            "approval": approval(),
+            "matching": matching(),
+            "approved": table(&["tool", "arguments"], json!({
+                "tool": text("The tool."),
+                "arguments": {"type": "object", "description": "The arguments, every one of them."},
+            })),
             "root": table(&["path"], json!({
                 "path": text("The directory."),
                 "access": {"$ref": "#/$defs/access"},
@@ -223,12 +232,61 @@ fn sessions() -> Value {
             "missing-tools": {"enum": ["withhold", "refuse"], "default": "withhold", "description": "What becomes of a tool that a session declares and the host does not have."},
             "context-files": {"enum": ["project", "none"], "default": "project", "description": "Whether prompts show `AGENTS.md`, or else `CLAUDE.md`, of each folder from the repository's root down to the project."},
             "http": requests("Requests that models may make with `http.fetch`."),
+            "approve": approve("Which calls of tools wait for a person, in every session."),
+            "approved": {"type": "array", "items": {"$ref": "#/$defs/approved"}, "description": "Calls that a person has approved for always."},
             "bash": about(table(&["dangerous"], json!({
                 "path": by_default(text("Where commands run."), "."),
                 "timeout": by_default(quantity("How long a command may take."), "2 min"),
                 "environment": texts("Variables that commands inherit beside the usual ones."),
                 "dangerous": {"const": true, "description": "Must be `true`, as a warning to readers of the file."},
             })), "Commands for models; without it there are none."),
+        }),
+    )
+}
+
+/// Rules for calls of tools: a word, a rule, or a list of these.
+fn approve(about: &str) -> Value {
+    json!({
+        "anyOf": [
+            {"enum": ["never", "unless-pure", "always"]},
+            {"$ref": "#/$defs/approval"},
+            {"type": "array", "items": {"anyOf": [
+                {"enum": ["never", "unless-pure", "always"]},
+                {"$ref": "#/$defs/approval"},
+            ]}},
+        ],
+        "description": about,
+    })
+}
+
+/// A rule for calls of tools.
+fn approval() -> Value {
+    table(
+        &[],
+        json!({
+            "ask": {"enum": ["never", "unless-pure", "always"], "default": "always", "description": "Which calls ask, where nothing below says otherwise."},
+            "tools": texts("The tools that it is for, with `*` for any characters; all by default."),
+            "when": {"$ref": "#/$defs/matching", "description": "Only calls whose arguments match ask. What cannot be told apart from a match is one."},
+            "unless": {"$ref": "#/$defs/matching", "description": "Calls whose arguments are covered do not ask. What is not certainly covered is not."},
+            "within-seconds": {"type": "integer", "minimum": 1, "description": "Seconds that a person has for an answer; without it, any time."},
+            "then": {"enum": ["refuse", "fail"], "default": "refuse", "description": "What follows without an answer in time."},
+            "people": {"type": "integer", "minimum": 1, "maximum": 2, "default": 1, "description": "Different people who must approve a call."},
+            "from": text("Where the rule is written, for people; its table by default."),
+        }),
+    )
+}
+
+/// A description of arguments.
+fn matching() -> Value {
+    table(
+        &[],
+        json!({
+            "argument": text("The argument that holds the path, the command or the host: a name, or a JSON Pointer. By default `path`, `command` and `url`; with `when`, every text."),
+            "paths": texts("Patterns of paths: `*` within a part, `**` over parts."),
+            "commands": texts("Commands by their words, such as `git push`; with `unless`, a last `*` stands for any further words."),
+            "hosts": texts("Hosts; `*.example.com` is every host below that domain."),
+            "schema": {"description": "A JSON Schema of the arguments."},
+            "expression": text("An expression over the arguments, which are its `$inputs`."),
         }),
     )
 }
@@ -374,6 +432,7 @@ mod tests {
     fn the_example_is_what_the_schema_says() {
         let example = include_str!("../../../../opcell.example.toml");
         let example: serde_json::Value = toml_edit::de::from_str(example).unwrap();
+        opcell_workers::install();
         let compiled = opcell_schema::Schema::compile(&schema()).unwrap();
         assert_eq!(compiled.violations(&example, 5), Vec::<String>::new());
         let wrong = serde_json::json!({"plugins": {"p": {"pth": "x"}}});

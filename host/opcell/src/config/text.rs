@@ -6,7 +6,11 @@ use crate::{
     triggers::{Missed, Signature},
 };
 use indexmap::IndexMap;
-use opcell_ir::{Diagnostic, SourceFile, Span, diagnostic::did_you_mean, ir::Session};
+use opcell_ir::{
+    Diagnostic, SourceFile, Span,
+    diagnostic::did_you_mean,
+    ir::{ApprovalRules, Session},
+};
 use opcell_session::{models::ModelsConfig, sessions::MissingTools};
 use opcell_types::Value;
 use serde::{
@@ -199,6 +203,8 @@ pub struct ToolTable {
     pub mcp: Option<Spanned<String>>,
     /// The server's own name of the tool, where it is another.
     pub tool: Option<String>,
+    /// Rules for calls of models that wait for a person; alone, of a tool that is there already.
+    pub approve: Option<Spanned<ApprovalRules>>,
 }
 
 impl<'de> Deserialize<'de> for ToolText {
@@ -259,6 +265,8 @@ pub struct ServerText {
     /// `true` if it reaches the network, when it is confined.
     #[serde(default)]
     pub network: bool,
+    /// Rules for calls of its tools by models that wait for a person.
+    pub approve: Option<Spanned<ApprovalRules>>,
 }
 
 /// `[sessions]`.
@@ -287,6 +295,20 @@ pub struct SessionsText {
     pub http: Vec<Spanned<HttpText>>,
     /// Commands; absent: there are none.
     pub bash: Option<Spanned<BashText>>,
+    /// Rules for calls of tools that wait for a person, in every session.
+    pub approve: Option<Spanned<ApprovalRules>>,
+    /// Calls that a person has approved for always.
+    pub approved: Vec<ApprovedCall>,
+}
+
+/// `[[sessions.approved]]`: one call, with these arguments and no others.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ApprovedCall {
+    /// The tool.
+    pub tool: String,
+    /// The arguments, every one of them.
+    pub arguments: Value,
 }
 
 /// `[sessions.contributions.NAME]`.
@@ -414,6 +436,8 @@ pub struct GrantsText {
     pub preopens: IndexMap<Spanned<String>, Spanned<PreopenText>>,
     /// `true` if the manifest's text is added to prompts.
     pub prompt: bool,
+    /// Rules for its calls of tools that wait for a person.
+    pub approve: Option<Spanned<ApprovalRules>>,
 }
 
 /// `[plugins.NAME.grants.files.ROOT]`.

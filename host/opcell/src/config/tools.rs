@@ -3,11 +3,11 @@
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
-    text::{CredentialText, HttpText, ServerText, ToolTable, ToolText},
+    text::{CredentialText, HttpText, PluginText, ServerText, ToolTable, ToolText},
 };
 use crate::http::HttpRule;
 use indexmap::IndexMap;
-use opcell_ir::{Span, diagnostic::did_you_mean};
+use opcell_ir::{Span, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_sandbox::limits::Unit;
 pub use opcell_tools::mcp::{McpServer, Remote};
 use serde_spanned::Spanned;
@@ -55,6 +55,15 @@ impl ToolTarget {
     }
 }
 
+/// Why rules for calls of tools cannot be used.
+pub(super) fn problem_of(rules: &ApprovalRules) -> Option<String> {
+    let unusable = |schema: &opcell_types::Value| {
+        let problem = opcell_schema::Schema::shared(&serde_json::Value::from(schema)).err()?;
+        Some(format!("the schema cannot be used: {problem}"))
+    };
+    rules.problem().or_else(|| rules.schemas().find_map(unusable))
+}
+
 impl Checker<'_> {
     pub(super) fn tools(
         &mut self,
@@ -82,7 +91,10 @@ impl Checker<'_> {
         span: Span,
         servers: &IndexMap<Spanned<String>, ServerText>,
     ) -> Option<ToolTarget> {
-        let ToolTable { operation, host, http, mcp, tool } = table;
+        let ToolTable { operation, host, http, mcp, tool, approve } = table;
+        if operation.is_none() && host.is_none() && mcp.is_none() && tool.is_none() && approve.is_some() {
+            return None;
+        }
         if host.is_none() && !http.is_empty() {
             let help = "give the tool `host = \"http.fetch\"`".to_owned();
             self.error(
@@ -128,6 +140,60 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// Rules for calls of tools, checked.
+    pub(super) fn approval(&mut self, rules: Option<&Spanned<ApprovalRules>>, place: &str) -> ApprovalRules {
+        let Some(rules) = rules else { return ApprovalRules::default() };
+        if let Some(problem) = problem_of(rules.get_ref()) {
+            let message = format!("the rules `approve` of {place} cannot be used: {problem}");
+            self.error("invalid-approval", span_of(rules), message, None);
+        }
+        rules.get_ref().written_in(place)
+    }
+
+    /// The rules of single tools.
+    pub(super) fn tool_approvals(
+        &mut self,
+        tools: &IndexMap<Spanned<String>, Spanned<ToolText>>,
+    ) -> IndexMap<String, ApprovalRules> {
+        let mut approvals = IndexMap::new();
+        for (name, text) in tools {
+            let ToolText::Table(ToolTable { approve: Some(approve), .. }) = text.get_ref() else { continue };
+            let rules = self.approval(Some(approve), &format!("[tools.{}]", name.get_ref()));
+            approvals.insert(name.get_ref().clone(), rules);
+        }
+        approvals
+    }
+
+    /// The rules of MCP servers, for all of their tools.
+    pub(super) fn server_approvals(
+        &mut self,
+        servers: &IndexMap<Spanned<String>, ServerText>,
+    ) -> IndexMap<String, ApprovalRules> {
+        let mut approvals = IndexMap::new();
+        for (name, text) in servers {
+            let rules = self.approval(text.approve.as_ref(), &format!("[mcp.{}]", name.get_ref()));
+            if !rules.is_empty() {
+                approvals.insert(name.get_ref().clone(), rules);
+            }
+        }
+        approvals
+    }
+
+    /// The rules of plugins, for the tools that they call.
+    pub(super) fn plugin_approvals(
+        &mut self,
+        plugins: &IndexMap<Spanned<String>, PluginText>,
+    ) -> IndexMap<String, ApprovalRules> {
+        let mut approvals = IndexMap::new();
+        for (name, text) in plugins {
+            let rules = self.approval(text.grants.approve.as_ref(), &format!("[plugins.{}.grants]", name.get_ref()));
+            if !rules.is_empty() {
+                approvals.insert(name.get_ref().clone(), rules);
+            }
+        }
+        approvals
     }
 
     pub(super) fn servers(&mut self, servers: IndexMap<Spanned<String>, ServerText>) -> IndexMap<String, McpServer> {

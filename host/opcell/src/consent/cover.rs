@@ -1,9 +1,10 @@
 //! The parts of a program that the project starts, as far as they are found without starting it.
 //!
 //! A command names a few files and loads others: modules, a script's own imports, what a build tool reads. Consent to a
-//! command covers the folders that these lie in, whole, as their files are when consent is asked for; the same files are
-//! compared each time before the program is started, and no grant of a folder extends to writing them. Where nothing
-//! names a file of the project, or there is too much of it, the line of the request says that nothing is covered.
+//! command covers the folders that these lie in, whole, as their files are when consent is asked for; the same files
+//! are compared each time before the program is started, and no grant of a folder extends to writing them. Where
+//! nothing names a file of the project, or there is too much of it, the line of the request says that nothing is
+//! covered.
 
 use crate::{config::tools::McpServer, places::real};
 use opcell_tools::mcp::StartCheck;

@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kind of reach of a request; the words of a policy's `forbid`.
+/// The kind of access that a request asks for, as a policy's `forbid` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -123,17 +123,18 @@ impl Requests {
         Self::listed(collector.list)
     }
 
-    /// The request of building a plugin whose folder brings along the program that builds it.
+    /// The requests of building a plugin whose folder brings along the programs that build it: one consent is for all.
     #[must_use]
-    pub fn of_tool(folder: &Path, program: &Path) -> Self {
+    pub fn of_tools(folder: &Path, programs: &[PathBuf]) -> Self {
         let mut collector = Collector { root: real(folder), list: Vec::new() };
-        let cover = Cover::of_program(program, folder);
-        let program = program.strip_prefix(folder).unwrap_or(program);
-        let line = super::owner::shell(program);
-        let covered = cover.line(|path| collector.shown(path));
-        let digest = cover.digest().map(str::to_owned);
-        let what = format!("starts `{line}` of this folder to build the plugin ({covered})");
-        collector.cover(Reach::Programs, what, digest.into_iter().collect());
+        for program in programs {
+            let cover = Cover::of_program(program, folder);
+            let line = super::owner::shell(program.strip_prefix(folder).unwrap_or(program));
+            let covered = cover.line(|path| collector.shown(path));
+            let digest = cover.digest().map(str::to_owned);
+            let what = format!("starts `{line}` of this folder to build the plugin ({covered})");
+            collector.cover(Reach::Programs, what, digest.into_iter().collect());
+        }
         Self::listed(collector.list)
     }
 
@@ -217,7 +218,8 @@ pub(crate) fn is_secret(file: &Path, root: &Path) -> bool {
 /// Bytes of one request. What is consented to is shown whole, and no one reads more.
 const MAX_LINE: usize = 4 << 10;
 
-/// An address as it is resolved: a host in letters of several scripts may look like another, and its ASCII form does not.
+/// An address as it is resolved: a host in letters of several scripts may look like another, and its ASCII form does
+/// not.
 fn shown_url(url: &str) -> String {
     match url::Url::parse(url) {
         // Also where it is spelled with percent signs.

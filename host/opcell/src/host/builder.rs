@@ -15,15 +15,15 @@ use crate::{
     consent::{Cover, SameAsConsented},
     embedded::{EmbeddedModel, EmbeddedSink, EmbeddedTool},
     http::{FetchLimits, HttpClient},
+    journals,
     library::Library,
     places::Places,
     report::Rejected,
     services::{HTTP_FETCH, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
-    store,
     stores::PluginStores,
-    tools::{LockPins, Tools},
-    written::KeptLedger,
+    tools::{LockedTools, Tools},
+    written::FileQuotaStore,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use opcell_engine::{Engine, tool::Tool};
@@ -438,7 +438,7 @@ impl HostBuilder {
         let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
             (Some(JournalChoice::Given(journal)), _) => Some(journal),
-            (_, Some(settings)) => Some(store::open_with_stores(settings, &ground.stores).await?),
+            (_, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores, &ground.places).await?),
             (_, None) => None,
         };
         let journal = match self.journal_sink.take() {
@@ -461,9 +461,9 @@ impl HostBuilder {
         let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
         let skills = Arc::new(SkillLibrary::discover(&folders));
         let http = Arc::new(HttpClient::new(self.fetch.take().unwrap_or_default()));
-        let written = KeptLedger::of_user(places.state.as_deref());
+        let written = FileQuotaStore::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
-        let pins = config.lock.clone().map(|lock| LockPins::new(lock, places.clone(), config.locked));
+        let pins = config.lock.clone().map(|lock| LockedTools::new(lock, places.clone(), config.locked));
         let check = |(name, cover): (&String, &Cover)| {
             let server = config.servers.get(name)?.clone();
             Some((name.clone(), SameAsConsented { server, root: config.root.clone(), cover: cover.clone() }))
@@ -499,7 +499,10 @@ impl HostBuilder {
         let under_work: Vec<&str> =
             config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
         if !under_work.is_empty() && config.lock.is_some() {
-            tracing::warn!("not held by opcell.lock, because of `dev = true`: {}", under_work.join(", "));
+            tracing::warn!(
+                "in development (`dev = true`), so that opcell.lock does not pin it: {}",
+                under_work.join(", ")
+            );
         }
         let loader = Loader {
             sandbox: Arc::new(LazySandbox::new(std::mem::take(&mut self.sandbox))),

@@ -2,16 +2,17 @@
 
 use super::{Host, close::OpenCalls};
 use crate::{
-    catalog::Catalog,
+    catalog::{Catalog, Offer},
     run::{TypedReceipt, typed},
 };
 use opcell_engine::{
     call,
-    ports::{Call, Operations, Reply, Success},
+    ports::{Call, Judges, Operations, Reply, Success},
     receipt::Receipt,
+    tool::Tool,
 };
 use opcell_ir::ir::CapabilityNarrowing;
-use opcell_types::{CallContext, Failure, FailureKind, Value};
+use opcell_types::{CallContext, Failure, FailureKind, Outcome, Value, Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,8 @@ pub struct Invocation {
     open: Arc<OpenCalls>,
     call: call::Call,
     cancel: CancellationToken,
+    /// Instead of an operation.
+    tool: Option<Arc<dyn Tool>>,
 }
 
 /// The result of a call, with its receipt.
@@ -145,7 +148,12 @@ impl Invocation {
             granted: Vec::new(),
             timeout_ms: None,
         };
-        Self { catalog: host.catalog.clone(), open: host.open_calls.clone(), call, cancel: CancellationToken::new() }
+        let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
+        Self { catalog, open, call, cancel: CancellationToken::new(), tool: None }
+    }
+
+    pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
+        Self { tool, ..Self::new(host, name, arguments) }
     }
 
     /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
@@ -186,6 +194,12 @@ impl Invocation {
         self
     }
 
+    /// The trace that the call belongs to (W3C `traceparent`): its requests carry it.
+    pub fn traceparent(mut self, traceparent: impl Into<Arc<str>>) -> Self {
+        self.call.context.traceparent = Some(traceparent.into());
+        self
+    }
+
     /// Leaves the plugin less than it is granted.
     pub fn narrow(mut self, capabilities: CapabilityNarrowing) -> Self {
         self.call.capabilities = Some(Box::new(capabilities));
@@ -193,22 +207,43 @@ impl Invocation {
     }
 }
 
+/// A judge's verdict as the data of a call: `{outcome, rationale}`, a keyword with a colon before it.
+fn verdict_as_data(reply: Reply<Verdict>) -> Reply<Success> {
+    let result = reply.result.map(|verdict| {
+        let outcome = match verdict.outcome {
+            Outcome::Text(text) => text.to_string(),
+            Outcome::Keyword(name) => format!(":{name}"),
+        };
+        let rationale = verdict.rationale.map_or(Value::Null, Value::from);
+        let data = Value::object([("outcome", Value::from(outcome)), ("rationale", rationale)]);
+        Success { data, summary: None, details: None }
+    });
+    Reply { result, receipt: reply.receipt }
+}
+
 impl IntoFuture for Invocation {
     type Output = Result<CallOutput, CallError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { catalog, open, call, cancel } = self;
+        let Self { catalog, open, call, cancel, tool } = self;
         Box::pin(async move {
-            let reply = match open.begin() {
-                Some(open) => {
-                    // The caller's token and the end of the host stop the call, and the call stops neither.
-                    let token = cancel.child_token();
-                    open.until_ended(token.clone(), catalog.invoke(Call::new(call, token))).await
-                }
-                None => Err(Failure::host(Failure::CLOSING, "this host is closing and accepts no more calls")).into(),
+            let Some(open) = open.begin() else {
+                let message = "this host is closing and accepts no more calls";
+                return output(Err(Failure::host(Failure::CLOSING, message)).into());
             };
-            output(reply)
+            // The caller's token and the end of the host stop the call, and the call stops neither.
+            let token = cancel.child_token();
+            let judges = catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
+            let call = Call::new(call, token.clone());
+            let reply = open.until_ended(token, async {
+                match tool {
+                    Some(tool) => catalog.call_tool(tool.as_ref(), call).await,
+                    None if judges => verdict_as_data(catalog.judge(call).await),
+                    None => catalog.invoke(call).await,
+                }
+            });
+            output(reply.await)
         })
     }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     catalog::{Catalog, Loaded, Widen, granting},
     config::{Config, OnDenied, PluginConfig, PluginGrants, check::is_plugin_name, control::key_files_of, origin},
-    http::{HttpClient, HttpRule},
+    http::HttpClient,
     places::{Places, real},
     report::Rejected,
     services::{HTTP_FETCH, LogSink, PluginServices},
@@ -17,7 +17,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_engine::{Engine, tool::Tool};
-use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_journal::Journal;
 use opcell_sandbox::{Access, ContextRequest, HostServices, LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
@@ -25,7 +25,7 @@ use opcell_types::{
     Failure,
     control::ControlFiles,
     denial::{HttpScope, Remedy},
-    quota::Ledger,
+    quota::QuotaStore,
     text::one_line,
 };
 use std::{
@@ -46,7 +46,7 @@ pub(crate) struct Ground {
     /// The files that no grant extends to.
     pub control: Arc<ControlFiles>,
     /// The store of the bytes that were written below granted directories.
-    pub written: Arc<dyn Ledger>,
+    pub written: Arc<dyn QuotaStore>,
 }
 
 /// The parts of a host from which another one can be made again.
@@ -155,7 +155,8 @@ impl Loader {
             }
         }
         let name: Arc<str> = plugin.name.as_str().into();
-        let services = self.services(name.clone(), name, plugin.grants.http.clone(), ground);
+        let rules = config.approval_rules(&plugin.name);
+        let services = self.services(name.clone(), name, &plugin.grants, rules, ground);
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
         Ok(Ok(Loaded {
             plugin: loaded,
@@ -173,11 +174,12 @@ impl Loader {
         &self,
         plugin: Arc<str>,
         store_owner: Arc<str>,
-        http: Vec<HttpRule>,
+        grants: &PluginGrants,
+        approve: ApprovalRules,
         ground: &Ground,
     ) -> Arc<dyn HostServices> {
         let scope = HttpScope::Plugin(plugin.clone());
-        let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), http, scope));
+        let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), grants.http.clone(), scope));
         Arc::new(PluginServices {
             plugin,
             store_owner,
@@ -185,23 +187,31 @@ impl Loader {
             skills: ground.skills.clone(),
             stores: ground.stores.clone(),
             sink: self.sink.clone(),
+            approve,
+            approved: grants.approved.clone(),
         })
     }
 
     /// A plugin as it serves a tenant. Opens the directories that the tenant grants.
-    fn in_tenant(&self, loaded: &Loaded, tenant: &Tenant, ground: &Ground) -> Result<InTenant, HostError> {
+    fn in_tenant(
+        &self,
+        loaded: &Loaded,
+        tenant: &Tenant,
+        approve: ApprovalRules,
+        ground: &Ground,
+    ) -> Result<InTenant, HostError> {
         let unloaded = || Rejected::plain(Diagnostic::error("unknown-plugin", "the host has loaded no plugin"));
         let sandbox = self.sandbox.opened().ok_or_else(unloaded)?;
         let (plugin, name) = (&loaded.plugin, loaded.plugin.name());
         let PluginOfTenant { grants, settings } = tenant.plugin(name);
-        let request = ContextRequest { grants: grants.capabilities, limits: tenant.limit_request().clone(), settings };
+        let request = ContextRequest { grants: grants.capabilities.clone(), limits: tenant.limit_request().clone(), settings };
         let context = sandbox.context(plugin, request).map_err(|error| {
             let path = format!("for tenant {}", tenant.name()).into();
             Box::new(PluginError { plugin: name.to_owned(), path, error, place: None })
         })?;
         // No plugin has a `/` in its name, and so none is another's store.
         let owner = format!("{}/{name}", tenant.name()).into();
-        let services = self.services(name.into(), owner, grants.http, ground);
+        let services = self.services(name.into(), owner, &grants, approve, ground);
         Ok(InTenant { context: Arc::new(context), services })
     }
 }
@@ -250,7 +260,9 @@ impl Host {
         let opening = tokio::task::spawn_blocking(move || {
             for name in made.tenant.plugins() {
                 let Some(loaded) = host.catalog.loaded(name) else { continue };
-                made.with(&loaded, |tenant| host.parts.loader.in_tenant(&loaded, tenant, &host.parts.ground))?;
+                let parts = &host.parts;
+                let rules = parts.config.approval_rules(name);
+                made.with(&loaded, |tenant| parts.loader.in_tenant(&loaded, tenant, rules, &parts.ground))?;
             }
             Ok::<(), HostError>(())
         });
@@ -392,8 +404,9 @@ impl Widen for Widening {
             return Ok(found);
         }
         let (loader, ground, loaded) = (self.loader.clone(), self.ground.clone(), loaded.clone());
+        let rules = self.config.approval_rules(loaded.plugin.name());
         let opening = tokio::task::spawn_blocking(move || {
-            known.with(&loaded, |tenant| loader.in_tenant(&loaded, tenant, &ground))
+            known.with(&loaded, |tenant| loader.in_tenant(&loaded, tenant, rules, &ground))
         });
         let opened = opening.await.map_err(|error| Failure::host("tenant-unusable", error.to_string()))?;
         opened.map_err(|error| Failure::host("tenant-unusable", error.to_string()))
@@ -478,7 +491,8 @@ impl Host {
     pub(crate) fn parts_as_in(&self, fresh: &Config, sibling: &Engine) -> Parts {
         let mut parts = Parts::clone(&self.parts);
         parts.sibling = Some(sibling.clone());
-        // Places in the file of what is not read again are those of before; they are only looked at in errors of plugins.
+        // Places in the file of what is not read again are those of before; they are only looked at in errors of
+        // plugins.
         parts.config.source = fresh.source.clone();
         parts.config.limit_spans = fresh.limit_spans.clone();
         parts.config.lock = fresh.lock.clone();

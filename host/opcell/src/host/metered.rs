@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, KeptValue, LazyRecords, NewRun, OpenedRun, Ownership,
+    Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
     Record, Retention, RunEntry, RunId, RunQuery,
 };
 use std::{
@@ -38,7 +38,9 @@ impl Metered {
     async fn timed<T>(&self, write: impl Future<Output = Result<T, JournalError>>) -> Result<T, JournalError> {
         let began = Instant::now();
         let written = write.await;
-        self.sink.wrote(began.elapsed(), written.is_ok());
+        // A run that exists already, or a fence that is old, is an answer and no failure.
+        let is_durable = written.as_ref().err().is_none_or(|error| !error.is_of_storage());
+        self.sink.wrote(began.elapsed(), is_durable);
         written
     }
 }
@@ -53,8 +55,8 @@ impl Journal for Metered {
         self.journal.keeps_values()
     }
 
-    async fn values(&self, digests: &[Arc<str>]) -> Result<Vec<KeptValue>, JournalError> {
-        self.journal.values(digests).await
+    async fn values(&self, digests: &[Arc<str>], max_bytes: u64) -> Result<FoundValues, JournalError> {
+        self.journal.values(digests, max_bytes).await
     }
 
     async fn create(&self, new: NewRun) -> Result<Fence, JournalError> {
@@ -111,6 +113,18 @@ impl Journal for Metered {
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {
         self.journal.inbox(run).await
+    }
+
+    async fn probe(&self) -> Result<(), JournalError> {
+        self.timed(self.journal.probe()).await
+    }
+
+    fn is_from_elsewhere(&self, run: &RunId) -> bool {
+        self.journal.is_from_elsewhere(run)
+    }
+
+    fn adopt(&self, runs: &[RunId]) -> Result<(), JournalError> {
+        self.journal.adopt(runs)
     }
 
     fn now(&self) -> Option<i64> {

@@ -155,3 +155,28 @@ fn a_link_that_leads_out_of_a_workflow_folder_is_not_read() {
     assert!(!refused.to_string().contains("hunter2"), "{refused}");
     assert!(library.named("own").unwrap().is_ok());
 }
+
+#[test]
+fn a_document_is_compiled_again_only_when_it_or_a_file_it_was_compiled_from_has_changed() {
+    let project = tempfile::tempdir().unwrap();
+    let folder = project.path();
+    // Words that name companions elsewhere are only texts here.
+    says(folder, "plain.edn", "\"skills\" _schema :prompt-workflow");
+    let session =
+        "{:name \"asks\" :description \"d\" :steps [{:name \"ask\" :type :session :prompt-workflow \"prompt.md\"}]}";
+    fs::write(folder.join("asks.edn"), session).unwrap();
+    let prompt = |text: &str| {
+        let text = format!("---\nname: prompt\ndescription: d\n---\n{text}\n");
+        fs::write(folder.join("prompt.md"), text).unwrap();
+    };
+    prompt("First.");
+    let library = Library::read(&[folder.to_path_buf()]);
+    let of = |name: &str| library.find(name).unwrap();
+    let (plain, asks) = (of("plain"), of("asks"));
+    library.refresh();
+    assert!(std::sync::Arc::ptr_eq(&plain, &of("plain")) && std::sync::Arc::ptr_eq(&asks, &of("asks")));
+    prompt("Second, and longer.");
+    library.refresh();
+    assert!(std::sync::Arc::ptr_eq(&plain, &of("plain")));
+    assert!(format!("{:?}", of("asks")).contains("Second, and longer."), "{:?}", of("asks"));
+}

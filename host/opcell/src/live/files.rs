@@ -9,7 +9,7 @@ use std::{
 };
 
 /// More than any component may have: what is larger is refused when it is loaded.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// The stamps of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +49,8 @@ fn inode(_: &fs::Metadata) -> u64 {
 }
 
 /// The digest of a component as plugins have it; blocks.
-pub(super) fn digest(file: &Path) -> io::Result<String> {
-    Ok(blake3::hash(&read_bounded(file, MOST_BYTES)?).to_hex().to_string())
+pub(crate) fn digest(file: &Path) -> io::Result<String> {
+    Ok(blake3::hash(&read_bounded(file, MAX_FILE_BYTES)?).to_hex().to_string())
 }
 
 #[cfg(test)]

@@ -128,8 +128,8 @@ impl Run {
 
     /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
     #[must_use]
-    pub fn begun(&self) -> &RunOutcome {
-        self.handle.begun()
+    pub fn initial(&self) -> &RunOutcome {
+        self.handle.initial()
     }
 
     /// Every event from the first one, past ones included, as the journal keeps them; ends when the run is no longer

@@ -17,7 +17,7 @@ use opcell_ir::{
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value};
 use std::{
     convert::Infallible,
     sync::{Arc, OnceLock, Weak},
@@ -135,12 +135,12 @@ impl ChildRuns {
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
                 let pins = pins::of(catalog, &library, program.ir());
                 let session = self.narrowing(wanted, call).await?;
-                let detach = wanted.is_agent() || !is_kept(&engine);
+                let detach = wanted.is_agent() || !is_durable(&engine);
                 // What the caller has left is what it may use.
                 let limits = by.left;
                 // It reaches no more than its caller: what a tenant is granted.
                 let (user, tenant) = (call.context.user.clone(), call.context.tenant.clone());
-                let run = Some(run.clone());
+                let run = Some(NewRunId::derived(run.clone()));
                 let options = RunOptions { run, pins, detach, session, limits, user, tenant, ..RunOptions::default() };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
@@ -155,7 +155,7 @@ impl ChildRuns {
         };
         // What it waits for is for a person to say, and not for a caller to skip.
         while outcome.status == Status::Suspended && !(wanted.is_agent() && waits_for_a_word(&outcome)) {
-            if !is_kept(&engine) {
+            if !is_durable(&engine) {
                 // No one can answer a run that is nowhere but here.
                 stop.0.cancel("no one can answer it");
                 let message = format!(
@@ -221,7 +221,7 @@ fn waits_for_a_word(outcome: &RunOutcome) -> bool {
 }
 
 /// Returns `true` if a run outlives this process.
-fn is_kept(engine: &Engine) -> bool {
+fn is_durable(engine: &Engine) -> bool {
     engine.journal().reads_payloads()
 }
 
@@ -250,6 +250,7 @@ fn waited_for(questions: &[Question]) -> String {
             Question::Signal { step, name, .. } => format!("signal `{name}` of step `{step}`"),
             Question::Doubt { step, .. } => format!("a decision on step `{step}`"),
             Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
+            Question::Call { step, tool, .. } => format!("approval of a call of `{tool}` by step `{step}`"),
         })
         .collect();
     if what.is_empty() { "an answer".to_owned() } else { what.join(", ") }
@@ -385,6 +386,7 @@ mod tests {
             settings: opcell_ir::ir::Session::default(),
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals: Vec::new(),
         };
         let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };

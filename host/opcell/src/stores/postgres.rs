@@ -28,7 +28,7 @@ use tokio_postgres::{
 
 /// The time for which a broken connection is replaced before a request fails, and the pauses between attempts: first,
 /// and at most. A cell rarely waits that long: its own limit on a host call ends it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// The bytes that a process records of a plugin's calls between two checks whether the oldest must be deleted.
@@ -160,7 +160,7 @@ pub(super) async fn serve(
     memory: &mut Memory,
     question: Question,
 ) -> Result<(StoreAnswer, bool), StoreError> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + RECONNECT_TIMEOUT;
     let mut pause = PAUSE.0;
     loop {
         match attempt(stores, memory, &question).await {

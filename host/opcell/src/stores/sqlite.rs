@@ -1,5 +1,7 @@
 //! Stores in SQLite: WAL, `synchronous = FULL`, one transaction for each write with everything that it was based on.
 
+mod former;
+
 use super::{
     Caller, Place, Question,
     call::{
@@ -7,6 +9,7 @@ use super::{
         is_written, may_write, within_quota,
     },
 };
+use former::file_of;
 use opcell_journal::{connection, tables::Tables};
 use opcell_sandbox::{
     StoreGrant,
@@ -116,7 +119,8 @@ fn open(place: &Place) -> Result<Connection, StoreError> {
     let mut connection = match place {
         Place::Memory => Connection::open_in_memory().map_err(storage)?,
         Place::Server(_) => return Err(StoreError::Failed("this host keeps no stores".to_owned())),
-        Place::File(path) => {
+        Place::File { journal } => {
+            let path = &file_of(journal)?;
             make_private(path).map_err(|error| {
                 tracing::warn!(path = %path.display(), %error, "the file of the plugins' stores cannot be made");
                 StoreError::Failed(format!("the file of the stores cannot be made: {}", error.kind()))

@@ -3,7 +3,7 @@
 use super::{
     PluginStores,
     call::{CALL_RECORD_BYTES, PLUGIN_RECORD_BYTES},
-    file_beside,
+    file_beside, former_file_beside,
 };
 use crate::config::JournalPlace;
 use opcell_sandbox::{
@@ -316,7 +316,7 @@ async fn a_call_that_is_made_again_sees_what_it_saw_and_writes_nothing_twice(wor
     ask(&mut *first.call("p", "run", "run/0").await, set("n", "x")).await;
     assert_eq!(count(&first).await, (StoreAnswer::Stored(2), false));
     first.end().await;
-    // Someone else goes on before the call is made again, in another process.
+    // Someone else continues before the call is made again, in another process.
     let second = world.process().await;
     ask(&mut *second.call("p", "run", "run/2").await, set("n", "xxxxx")).await;
     assert_eq!(count(&second).await, (StoreAnswer::Stored(2), true));
@@ -456,4 +456,61 @@ async fn a_file_with_anything_in_it_that_is_not_ours_is_not_used() {
     let mut call = opened(&journal, folder.path()).of("p", &CallContext::default());
     let refused = call.ask("s", &GRANT, set("b", "1")).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Failed(text) if text.contains("trigger `more`")), "{refused}");
+}
+
+#[tokio::test]
+async fn journals_whose_names_differ_in_their_extension_share_no_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("runs.db"), folder.path().join("runs.sqlite"));
+    ask(&mut *opened(&one, folder.path()).of("p", &CallContext::default()), set("a", "mine")).await;
+    let seen = ask(&mut *opened(&other, folder.path()).of("p", &CallContext::default()), get("a")).await;
+    assert_eq!(seen, StoreAnswer::Entry(None));
+}
+
+/// Stores as versions before 0.2 kept them.
+async fn former(journal: &Path, root: &Path) {
+    ask(&mut *opened(journal, root).of("p", &CallContext::default()), set("a", "1")).await;
+    std::fs::rename(file_beside(journal), former_file_beside(journal)).unwrap();
+}
+
+#[tokio::test]
+async fn stores_of_the_former_name_are_kept_and_get_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("runs.db");
+    former(&journal, folder.path()).await;
+    let kept = ask(&mut *opened(&journal, folder.path()).of("p", &CallContext::default()), get("a")).await;
+    assert_eq!(kept, StoreAnswer::Entry(entry("1", 1)));
+    assert!(file_beside(&journal).exists() && !former_file_beside(&journal).exists());
+}
+
+#[tokio::test]
+async fn stores_of_the_former_name_stay_where_they_are_while_another_process_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("runs.db");
+    former(&journal, folder.path()).await;
+    let other = rusqlite::Connection::open(former_file_beside(&journal)).unwrap();
+    let mode: String = other.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).unwrap();
+    let count: i64 = other.query_row("SELECT count(*) FROM stores", [], |row| row.get(0)).unwrap();
+    assert_eq!((mode.as_str(), count), ("wal", 1));
+    let kept = ask(&mut *opened(&journal, folder.path()).of("p", &CallContext::default()), get("a")).await;
+    assert_eq!(kept, StoreAnswer::Entry(entry("1", 1)));
+    assert!(former_file_beside(&journal).exists());
+}
+
+#[tokio::test]
+async fn stores_that_may_be_two_projects_are_neithers_until_their_owner_says_whose_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("runs.db"), folder.path().join("runs.sqlite"));
+    former(&one, folder.path()).await;
+    for journal in [&one, &other] {
+        drop(opcell_journal::SqliteJournal::open(journal).unwrap());
+    }
+    for journal in [&one, &other] {
+        let mut call = opened(journal, folder.path()).of("p", &CallContext::default());
+        let refused = call.ask("s", &GRANT, get("a")).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Failed(text) if text.contains("rename it to runs.")), "{refused}");
+    }
+    std::fs::rename(former_file_beside(&one), file_beside(&one)).unwrap();
+    let kept = ask(&mut *opened(&one, folder.path()).of("p", &CallContext::default()), get("a")).await;
+    assert_eq!(kept, StoreAnswer::Entry(entry("1", 1)));
 }

@@ -127,7 +127,7 @@ impl RegistryError {
                 format!("log in with `docker login {host}`, or write the entry into ~/.docker/config.json")
             }
             Self::NotFound { .. } => {
-                "check the name and the tag; some registries answer so to whoever may not read".to_owned()
+                "check the name and the tag; some registries answer this way when you lack read access".to_owned()
             }
             Self::Status { .. } => "ask whoever runs the registry, or try again later".to_owned(),
             Self::Digest { .. } => {

@@ -1,5 +1,5 @@
-//! A key that a keyring of the system keeps, through the helpers that `docker login` uses: `docker-credential-NAME`, one
-//! for each keyring, with a protocol of JSON on standard input and output.
+//! A key that a keyring of the system keeps, through the helpers that `docker login` uses: `docker-credential-NAME`,
+//! one for each keyring, with a protocol of JSON on standard input and output.
 
 use super::{PublicKey, SecretKey};
 use ed25519_dalek::SigningKey;
@@ -10,7 +10,7 @@ use std::{
 };
 
 /// Far more than a helper says about one key.
-const MOST: u64 = 64 << 10;
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 
 /// A helper by its name: `secretservice` for GNOME and KDE, `pass`, `osxkeychain`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Helper {
         let _ = child.stdin.take().map(|mut input| input.write_all(said.as_bytes()));
         let mut answer = String::new();
         if let Some(output) = child.stdout.take() {
-            output.take(MOST).read_to_string(&mut answer)?;
+            output.take(MAX_OUTPUT_BYTES).read_to_string(&mut answer)?;
         }
         let status = child.wait()?;
         match status.success() {

@@ -32,6 +32,8 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 /// opcell_sandbox::compile::prepare();
 /// ```
 pub fn prepare() {
+    // Schemas may be so deep that compiling them needs a stack that only a thread of its own has.
+    opcell_workers::install();
     if is_child() {
         std::process::exit(match child::serve_stdio() {
             Ok(()) => 0,

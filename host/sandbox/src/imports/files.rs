@@ -292,7 +292,7 @@ impl View<'_> {
         let opened = blocking(move || {
             let descriptor = beneath::open_file(&directory, &relative)?;
             let refused = guarded.refuses(Touch::Read, &relative, beneath::real_path(&descriptor).as_deref());
-            let refused = refused.or_else(|| guarded.refuses_twin(&rustix::fs::fstat(&descriptor).ok()?));
+            let refused = refused.or_else(|| guarded.refuses_hard_link(&rustix::fs::fstat(&descriptor).ok()?));
             Ok((descriptor, refused))
         });
         let whole = join(&parent.path, &path);

@@ -1,5 +1,5 @@
-//! `wasi:keyvalue` for components that were not written for `opcell:plugin`: each bucket is a store of the plugin, under
-//! the same grant, quota and record as through `opcell:plugin/store`.
+//! `wasi:keyvalue` for components that were not written for `opcell:plugin`: each bucket is a store of the plugin,
+//! under the same grant, quota and record as through `opcell:plugin/store`.
 
 use super::View;
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) const SERVED: [&str; 2] = ["wasi:keyvalue/store@0.2.0-draft2", "wasi:
 pub(crate) const DEFAULT: &str = "default";
 
 /// The maximum number of tries of `increment` when others write the same key.
-const MOST_TRIES: u32 = 64;
+const MAX_TRIES: u32 = 64;
 
 /// Links the interfaces; once per engine.
 pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
@@ -135,7 +135,7 @@ impl wit::HostBucket for View<'_> {
 impl atomics::Host for View<'_> {
     async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: i64) -> Answered<i64> {
         let store = self.bucket(&bucket)?;
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let entry = match self.entry(&store, &key).await? {
                 Ok(entry) => entry,
                 Err(error) => return Ok(Err(error)),
@@ -156,7 +156,7 @@ impl atomics::Host for View<'_> {
                 Err(error) => return Ok(Err(refused(error))),
             }
         }
-        Ok(Err(Error::Other(format!("others wrote the key {MOST_TRIES} times in between"))))
+        Ok(Err(Error::Other(format!("others wrote the key {MAX_TRIES} times in between"))))
     }
 
     async fn swap(&mut self, cas: Resource<Cas>, value: Vec<u8>) -> wasmtime::Result<Result<(), atomics::CasError>> {

@@ -2,9 +2,9 @@
 //!
 //! A cell begins on the caller's own thread, and a short one ends there: nothing is handed over. One that outlives a
 //! slice of the clock continues among the *workers*, threads of their own that run one slice after another: always of
-//! the plugin that has used least, so that plugins share the processor and not cells. A plugin whose cells are long, and
-//! that has recently used more than its allowance while others ran as well, begins there. So the threads of the runtime,
-//! its timers and its connections never wait long for guests, and a new or short cell waits for no other.
+//! the plugin that has used least, so that plugins share the processor and not cells. A plugin whose cells are long,
+//! and that has recently used more than its allowance while others ran as well, begins there. So the threads of the
+//! runtime, its timers and its connections never wait long for guests, and a new or short cell waits for no other.
 //!
 //! A plugin of short cells always begins on the caller's thread, however much it uses: handing a cell over costs more
 //! than such a cell takes, and other work of the runtime gets its turn between two of them anyway.
@@ -117,8 +117,8 @@ impl Share {
         }
     }
 
-    /// Counts running time towards the average length of cells. A cell that continues among the workers was counted when
-    /// it began.
+    /// Counts running time towards the average length of cells. A cell that continues among the workers was counted
+    /// when it began.
     fn count(&self, used: u64, cells: u64) {
         let used = self.recent_ns.fetch_add(used, Ordering::Relaxed) + used;
         let cells = self.recent_cells.fetch_add(cells, Ordering::Relaxed) + cells;

@@ -3,8 +3,8 @@
 //! A cell takes references to what it shares with the other cells of its engine: the engine itself, its pool, the code
 //! of the plugin. Two processors that do so for the same engine spend more time on exchanging the cache lines of these
 //! reference counts than on the cells. A plugin that several threads call is therefore linked again for each of them,
-//! with an engine that no other thread uses. The code, grants, limits and queue are the same; the shard that a cell runs
-//! on changes nothing about its permissions.
+//! with an engine that no other thread uses. The code, grants, limits and queue are the same; the shard that a cell
+//! runs on changes nothing about its permissions.
 
 use super::slots;
 use crate::{describe::OperationSchemas, plugin::Linked, sandbox::Pool};

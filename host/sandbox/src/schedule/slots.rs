@@ -1,8 +1,8 @@
 //! Permits that threads take without waiting for one another.
 //!
 //! A semaphore is one counter and one lock, whose cache line two processors that run cells would exchange with every
-//! cell. Here the permits are spread over shards: a thread takes from its own shard, then from the others, and waits only
-//! when all are empty.
+//! cell. Here the permits are spread over shards: a thread takes from its own shard, then from the others, and waits
+//! only when all are empty.
 
 use std::{
     cell::Cell,
@@ -80,8 +80,8 @@ impl Slots {
         Self { shards, gate: Semaphore::new(0), waiting: AtomicUsize::new(0) }
     }
 
-    /// Returns `true` if a permit is taken. One that is taken throughout this call is never missed: returned permits are
-    /// summed first, and each was taken before it was returned.
+    /// Returns `true` if a permit is taken. One that is taken throughout this call is never missed: returned permits
+    /// are summed first, and each was taken before it was returned.
     pub(crate) fn in_use(&self) -> bool {
         self.taken_now() != 0
     }

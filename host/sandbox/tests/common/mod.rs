@@ -16,9 +16,8 @@ pub struct Guest {
     pub world: &'static str,
     /// Extra imports, functions, globals, data.
     pub extra: String,
-    /// The body of `invoke`: has `$args` and `$args_len`, and the run in the globals `$run` and `$run_len`, and leaves a
-    /// pointer to its result. The default echoes its
-    /// arguments.
+    /// The body of `invoke`: has `$args` and `$args_len`, and the run in the globals `$run` and `$run_len`, and leaves
+    /// a pointer to its result. The default echoes its arguments.
     pub invoke: String,
     /// The body of `judge`: leaves a pointer to its result. The default is the text `pass`.
     pub judge: String,

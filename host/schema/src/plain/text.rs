@@ -1,25 +1,25 @@
 //! A text checked as it is read, without making the value that it spells.
 
-use super::{Of, Plain, Types};
+use super::{PartRule, Plain, Types};
 use opcell_types::value::{MAX_DEPTH, Number};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// Names that must be there, at most, for one bit each to say which of them were.
-const MOST_REQUIRED: usize = 64;
+const MAX_REQUIRED: usize = 64;
 
 impl Plain {
     /// Returns `true` if JSON text is one value that fits for certain, as [`Plain::fits`] says of the value that it
     /// spells. A member that is there twice must fit both times, for whoever reads the text may take either.
     pub(crate) fn fits_text(&self, text: &str) -> bool {
         let mut reader = serde_json::Deserializer::from_str(text);
-        Part { of: Of::Plain(self), depth: 0 }.deserialize(&mut reader).is_ok() && reader.end().is_ok()
+        Part { of: PartRule::Plain(self), depth: 0 }.deserialize(&mut reader).is_ok() && reader.end().is_ok()
     }
 }
 
 /// One value of the text.
 struct Part<'a> {
-    of: Of<'a>,
+    of: PartRule<'a>,
     /// The number of aggregates around it.
     depth: u32,
 }
@@ -33,9 +33,9 @@ impl<'a> Part<'a> {
     /// Continues if the value may be of this type.
     fn is<E: Error>(&self, one: u8) -> Result<(), E> {
         match self.of {
-            Of::Plain(plain) if plain.types.is_none_or(|types| types.has(one)) => Ok(()),
-            Of::Anything => Ok(()),
-            Of::Plain(_) | Of::Nothing => unsure(),
+            PartRule::Plain(plain) if plain.types.is_none_or(|types| types.has(one)) => Ok(()),
+            PartRule::Anything => Ok(()),
+            PartRule::Plain(_) | PartRule::Nothing => unsure(),
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Part<'a> {
     fn number<E: Error>(&self, number: Number) -> Result<(), E> {
         self.is_no_text(Types::of_number(number))?;
         match self.of {
-            Of::Plain(plain) if !plain.holds(number) => unsure(),
+            PartRule::Plain(plain) if !plain.holds(number) => unsure(),
             _ => Ok(()),
         }
     }
@@ -56,8 +56,8 @@ impl<'a> Part<'a> {
     /// The texts, one of which the value must be.
     fn texts(&self) -> Option<&'a [Box<str>]> {
         match self.of {
-            Of::Plain(plain) => plain.texts.as_deref(),
-            Of::Anything | Of::Nothing => None,
+            PartRule::Plain(plain) => plain.texts.as_deref(),
+            PartRule::Anything | PartRule::Nothing => None,
         }
     }
 
@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let depth = self.aggregate(Types::ARRAY)?;
         let of = match self.of {
-            Of::Plain(plain) => plain.items.as_deref().map_or(Of::Anything, Of::Plain),
+            PartRule::Plain(plain) => plain.items.as_deref().map_or(PartRule::Anything, PartRule::Plain),
             of => of,
         };
         while items.next_element_seed(Part { of, depth })?.is_some() {}
@@ -124,10 +124,10 @@ impl<'de> Visitor<'de> for Part<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let depth = self.aggregate(Types::OBJECT)?;
         let required = match self.of {
-            Of::Plain(plain) => plain.required.as_slice(),
-            Of::Anything | Of::Nothing => &[],
+            PartRule::Plain(plain) => plain.required.as_slice(),
+            PartRule::Anything | PartRule::Nothing => &[],
         };
-        if required.len() > MOST_REQUIRED {
+        if required.len() > MAX_REQUIRED {
             return unsure();
         }
         let mut there = 0_u64;
@@ -141,12 +141,12 @@ impl<'de> Visitor<'de> for Part<'_> {
 
 /// The name of a member: what the member must fit, and a bit for each of the required names that it is.
 struct Name<'a> {
-    of: Of<'a>,
+    of: PartRule<'a>,
     required: &'a [Box<str>],
 }
 
 impl<'de, 'a> DeserializeSeed<'de> for Name<'a> {
-    type Value = (Of<'a>, u64);
+    type Value = (PartRule<'a>, u64);
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -154,7 +154,7 @@ impl<'de, 'a> DeserializeSeed<'de> for Name<'a> {
 }
 
 impl<'a> Visitor<'_> for Name<'a> {
-    type Value = (Of<'a>, u64);
+    type Value = (PartRule<'a>, u64);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a member")
@@ -166,7 +166,7 @@ impl<'a> Visitor<'_> for Name<'a> {
             which |= u64::from(**required == *name) << at;
         }
         let of = match self.of {
-            Of::Plain(plain) => plain.of_member(name),
+            PartRule::Plain(plain) => plain.of_member(name),
             of => of,
         };
         Ok((of, which))

@@ -13,8 +13,8 @@ use std::{
 };
 use subtle::ConstantTimeEq;
 
-/// How long the file is taken to be unchanged: a revoked token works at most that much longer.
-const FRESH: Duration = Duration::from_millis(500);
+/// The time for which the file is taken to be unchanged: a revoked token works at most that much longer.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The prefix of every token, so that scanners recognise one that was published.
 pub(super) const PREFIX: &str = "opcell_";
@@ -52,7 +52,7 @@ impl Scope {
 /// A token as it is kept.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Kept {
+pub struct StoredToken {
     /// Public part of the token; names it in lists, logs and events.
     pub id: Arc<str>,
     /// The operator's name for it.
@@ -70,7 +70,7 @@ pub struct Kept {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
-    tokens: Vec<Kept>,
+    tokens: Vec<StoredToken>,
 }
 
 /// The tokens of one project.
@@ -85,7 +85,7 @@ pub struct TokenStore {
 #[derive(Debug, Default)]
 struct Read {
     looked: Option<Instant>,
-    tokens: Arc<Vec<Kept>>,
+    tokens: Arc<Vec<StoredToken>>,
     is_in_use: bool,
 }
 
@@ -116,8 +116,8 @@ impl TokenStore {
         Self { file: tokens.join(format!("{name}.json")), marks, read: Arc::default() }
     }
 
-    /// Returns `true` if the project has tokens, or had one once: then every request needs one, also when the list is empty or
-    /// gone. What cannot be looked up counts as yes.
+    /// Returns `true` if the project has tokens, or had one once: then every request needs one, also when the list is
+    /// empty or gone. What cannot be looked up counts as yes.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.current();
@@ -128,7 +128,7 @@ impl TokenStore {
     ///
     /// # Errors
     /// When the file cannot be read, or is not one of ours.
-    pub fn list(&self) -> io::Result<Vec<Kept>> {
+    pub fn list(&self) -> io::Result<Vec<StoredToken>> {
         match fs::read(&self.file) {
             Ok(bytes) => Ok(serde_json::from_slice::<Contents>(&bytes).map_err(io::Error::other)?.tokens),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -147,7 +147,7 @@ impl TokenStore {
         getrandom::fill(&mut secret).map_err(io::Error::other)?;
         let (id, secret) = (hex(&id), URL_SAFE_NO_PAD.encode(secret));
         let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        tokens.push(Kept {
+        tokens.push(StoredToken {
             id: id.as_str().into(),
             name: name.to_owned(),
             tenant: tenant.into(),
@@ -193,7 +193,7 @@ impl TokenStore {
         Ok(())
     }
 
-    fn write(&self, tokens: Vec<Kept>) -> io::Result<()> {
+    fn write(&self, tokens: Vec<StoredToken>) -> io::Result<()> {
         let (folder, name) = (self.file.parent().unwrap_or(Path::new("")), self.file.file_name().unwrap_or_default());
         let text = serde_json::to_vec_pretty(&Contents { tokens }).map_err(io::Error::other)?;
         Folder::open_or_make(folder, Readers::Owner)?.replace(name, &text, Readers::Owner)
@@ -215,9 +215,9 @@ impl TokenStore {
     }
 
     /// The tokens as they were a moment ago at the latest. A file that cannot be read holds none.
-    fn current(&self) -> Arc<Vec<Kept>> {
+    fn current(&self) -> Arc<Vec<StoredToken>> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if read.looked.is_none_or(|looked| looked.elapsed() >= FRESH) {
+        if read.looked.is_none_or(|looked| looked.elapsed() >= CHECK_INTERVAL) {
             let tokens = self.list().unwrap_or_else(|error| {
                 tracing::error!(file = %self.file.display(), %error, "the tokens cannot be read: no request is admitted");
                 Vec::new()

@@ -3,6 +3,7 @@
 use super::{
     App,
     body::{At, Params},
+    shapes::RunEvent,
 };
 use crate::{
     access::{Reading, Standing, tokens::Scope},
@@ -38,7 +39,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct EventParams {
     /// Only events after this one.
     after: Option<u64>,
-    /// At most this many in one page; 256 by default and at most. A page ends after 4 MiB as well. Streams have no limit.
+    /// At most this many in one page; 256 by default and at most. A page ends after 4 MiB as well. Streams have no
+    /// limit.
     #[param(minimum = 1, maximum = 256)]
     limit: Option<u64>,
 }
@@ -47,6 +49,7 @@ pub(crate) struct EventParams {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EventPage {
     /// `seq`, `at`, `kind`, and the event as the journal keeps it.
+    #[schema(value_type = Vec<RunEvent>)]
     events: Vec<Json_>,
     /// `after` of the next page, if this one is full.
     next: Option<u64>,
@@ -55,12 +58,13 @@ pub struct EventPage {
 /// Gives a run's events: with `Accept: text/event-stream` as server-sent events while they happen, until the run has
 /// ended; otherwise one page of JSON. The ID of each server-sent event is its number, and `Last-Event-ID` resumes after
 /// it.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/events", tag = "runs",
+#[utoipa::path(get, operation_id = "list_events", path = "/v1/{tenant}/runs/{run}/events", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), EventParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "As `after`")), responses(
-    (status = 200, content((EventPage = "application/json"), (String = "text/event-stream"))),
+    (status = 200, description = "A page of events, or a stream of them",
+        content((EventPage = "application/json"), (String = "text/event-stream"))),
     (status = 204, description = "A stream after the last event of a run that has ended"),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn events(
     State(app): State<Arc<App>>,
     Reading(admitted): Reading,

@@ -24,6 +24,9 @@ use std::{
 };
 use utoipa::IntoParams;
 
+/// Bytes of JSON after which a piece of an export is sent.
+const MAX_PIECE_BYTES: usize = 1 << 20;
+
 /// In which form.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -36,12 +39,13 @@ pub(crate) struct ExportParams {
     traceparent: Option<String>,
 }
 
-/// Exports a run as `opcell runs export` does: a line of JSON that says which run it is and how many events follow, then
-/// a line for each event; with `otlp=true`, a trace for the path `/v1/traces` of an OpenTelemetry collector.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/export", tag = "runs",
+/// Exports a run as `opcell runs export` does: a line of JSON that says which run it is and how many events follow,
+/// then a line for each event; with `otlp=true`, a trace for the path `/v1/traces` of an OpenTelemetry collector.
+#[utoipa::path(get, operation_id = "export_run", path = "/v1/{tenant}/runs/{run}/export", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), ExportParams), responses(
-    (status = 200, content((String = "application/x-ndjson"), (Object = "application/json"))),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The events of the run, or its trace",
+        content((String = "application/x-ndjson"), (Object = "application/json"))),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn export(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
@@ -94,9 +98,18 @@ pub(crate) async fn exported(admitted: &Admitted, run: RunId, params: ExportPara
                     return Some((Err(error), (None, last, permit)));
                 }
             };
-            let after = page.last().map_or(last, |recorded| recorded.seq);
-            let text: String = page.iter().map(|recorded| line(recorded) + "\n").collect();
-            Some((Ok(Bytes::from(text)), (None, after, permit)))
+            let mut text = String::new();
+            let mut written = after;
+            // As many as fit: one event may say megabytes.
+            for recorded in &page {
+                text += &line(recorded);
+                text.push('\n');
+                written = recorded.seq;
+                if text.len() >= MAX_PIECE_BYTES {
+                    break;
+                }
+            }
+            Some((Ok(Bytes::from(text)), (None, written, permit)))
         }
     });
     let mut response = Body::from_stream(lines).into_response();
@@ -122,7 +135,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
         let (mut pieces, permits, is_first) = state?;
         match pieces.spans().await {
             Ok(Some(spans)) => {
-                let text = if is_first { begun() + &spans } else { format!(",{spans}") };
+                let text = if is_first { trace_head() + &spans } else { format!(",{spans}") };
                 Some((Ok(Bytes::from(text)), Some((pieces, permits, false))))
             }
             Ok(None) => Some((Ok(Bytes::from_static(TAIL.as_bytes())), None)),
@@ -137,7 +150,7 @@ async fn trace(tenant: &Arc<Tenant>, run: RunId, traceparent: Option<&str>) -> R
     Ok(response)
 }
 
-fn begun() -> String {
+fn trace_head() -> String {
     let (resource, scope) = (telemetry::resource(), telemetry::scope());
     format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"scope":{scope},"spans":["#)
 }
@@ -198,6 +211,6 @@ impl Pieces {
     /// # Errors
     /// The journal's.
     pub(crate) async fn next(&mut self) -> Result<Option<String>, RunError> {
-        Ok(self.spans().await?.map(|spans| begun() + &spans + TAIL))
+        Ok(self.spans().await?.map(|spans| trace_head() + &spans + TAIL))
     }
 }

@@ -27,7 +27,7 @@ use axum::{
 use content::{Event, document};
 use jiff::Timestamp;
 use opcell::triggers::{RunName, Trigger, TriggerAction, TriggerSource, Webhook};
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value, run_id::InvalidRunId};
 use serde::Serialize;
 use signature::{keys_of, sign, verify};
 use std::{sync::Arc, time::Duration};
@@ -58,10 +58,13 @@ pub struct Ignored {
 
 /// Takes a signed request of a webhook. Needs no token: the signature says who sends it. GitHub's `ping`, and events
 /// that the trigger's `on` does not have, are answered with 200 and do nothing.
-#[utoipa::path(post, path = "/v1/{tenant}/hooks/{trigger}", tag = "triggers", security(()),
+#[utoipa::path(post, operation_id = "receive_webhook", path = "/v1/{tenant}/hooks/{trigger}",
+    tag = "triggers", security(()),
     params(("tenant" = String, Path), ("trigger" = String, Path)), request_body = Object, responses(
-    (status = 202, body = SetOff), (status = 200, body = Ignored),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 202, description = "A run was started or a signal sent, by this request or by the same one before",
+        body = SetOff),
+    (status = 200, description = "The request is genuine, and starts and sends nothing", body = Ignored),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn hook(
     State(app): State<Arc<App>>,
     peer: Peer,
@@ -168,6 +171,11 @@ async fn keys(tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<
     keys
 }
 
+/// The run of a request: its sender gives the last part of the ID.
+fn run_key(key: &str) -> Result<NewRunId, Problem> {
+    key.parse().map_err(|error: InvalidRunId| Problem::bad_request("invalid-run-id", error.to_string()))
+}
+
 /// Starts the run or sends the signal.
 async fn act(
     tenant: &Arc<Tenant>,
@@ -181,7 +189,13 @@ async fn act(
     let key: Arc<str> = format!("{}{id}", trigger.run_prefix()).into();
     let (run, first) = match &trigger.action {
         TriggerAction::Start { workflow } => {
-            let start = Start { workflow, input, run: Some(key), idempotent: true, traceparent: traceparent(headers) };
+            let start = Start {
+                workflow,
+                input,
+                run: Some(run_key(&key)?),
+                idempotent: true,
+                traceparent: traceparent(headers),
+            };
             let (run, created) = begin(tenant, start).await?;
             (run, created.is_some())
         }

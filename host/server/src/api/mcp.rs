@@ -4,17 +4,20 @@ mod batch;
 
 use super::App;
 use crate::{
+    Settings,
     access::{Running, Standing, tokens::Scope},
     mcp::McpServer,
     problem::Problem,
     tenant::Tenants,
 };
 use axum::{
-    body::{Body, to_bytes},
+    body::{Body, HttpBody as _, to_bytes},
     extract::{Request, State},
     http::{Method, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use futures_util::StreamExt as _;
+use opcell_schema::json::{MAX_VALUES, values_in};
 use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     ErrorData,
@@ -23,18 +26,23 @@ use rmcp::{
     },
 };
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Sessions of one tenant at a time. One that is idle for five minutes ends by itself.
-const MOST_SESSIONS: usize = 256;
+const MAX_SESSIONS: usize = 256;
 
 /// Sessions of one token: what one program leaves open keeps no other out.
 const MOST_SESSIONS_OF_TOKEN: usize = 64;
 
-/// The header that names a session; a client's first request has none.
+/// Requests of one tenant at a time that belong to no session.
+const MOST_REQUESTS: usize = 1024;
+
+/// The header that names a session; a client's first request has none, and those of revision 2026-07-28 never have one.
 const SESSION: &str = "mcp-session-id";
 
 /// The protocol's half of each tenant. No session is known to another tenant, nor to another token.
@@ -44,6 +52,8 @@ struct Service {
     http: StreamableHttpService<McpServer, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     owners: Mutex<Owners>,
+    /// Room for requests that belong to no session.
+    requests: Arc<Semaphore>,
     /// Bytes of one message.
     most: usize,
 }
@@ -68,8 +78,8 @@ impl Owners {
         if own + opening >= most {
             return Err(most);
         }
-        if self.sessions.len() + self.opening.values().sum::<usize>() >= MOST_SESSIONS {
-            return Err(MOST_SESSIONS);
+        if self.sessions.len() + self.opening.values().sum::<usize>() >= MAX_SESSIONS {
+            return Err(MAX_SESSIONS);
         }
         *self.opening.entry(caller.clone()).or_default() += 1;
         Ok(())
@@ -124,16 +134,26 @@ impl Service {
 }
 
 impl Services {
-    pub(crate) fn new(tenants: &Tenants, workflows: &[String], stop: &CancellationToken) -> Self {
+    pub(crate) fn new(tenants: &Tenants, settings: &Settings, stop: &CancellationToken) -> Self {
         let of = |tenant: &Arc<crate::Tenant>| {
-            let server = McpServer::new(tenant.clone(), workflows.iter().cloned());
+            let mut server = McpServer::new(tenant.clone(), settings.mcp_workflows.iter().cloned());
+            if let Some(gateway) = &settings.mcp_gateway {
+                server = server.with_gateway(gateway.clone());
+            }
             // Names of the host are checked for every request already, whatever address it came to.
             let mut config = StreamableHttpServerConfig::default().disable_allowed_hosts();
             config.cancellation_token = stop.child_token();
             let most = config.max_request_body_bytes;
             let sessions = Arc::new(LocalSessionManager::default());
             let http = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
-            (tenant.name.clone(), Service { http, sessions, owners: Mutex::default(), most })
+            let service = Service {
+                http,
+                sessions,
+                owners: Mutex::default(),
+                requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
+                most,
+            };
+            (tenant.name.clone(), service)
         };
         Self(tenants.iter().map(of).collect())
     }
@@ -149,7 +169,8 @@ pub(super) async fn mcp(
     let service = service.ok_or_else(|| Problem::not_found("unknown-tenant", "there is no such tenant"))?;
     let caller = &admitted.caller.name;
     let mut list = None;
-    let request = match *request.method() == Method::POST {
+    let mut begins_session = false;
+    let mut request = match *request.method() == Method::POST {
         true => {
             let (parts, body) = request.into_parts();
             let body = to_bytes(body, service.most).await.map_err(|_| {
@@ -163,6 +184,7 @@ pub(super) async fn mcp(
                 Ok(list) => list,
                 Err(error) => return Ok(refused(&error)),
             };
+            begins_session = !parts.headers.contains_key(SESSION) && is_initialize(&body);
             Request::from_parts(parts, Body::from(body))
         }
         false => request,
@@ -177,15 +199,17 @@ pub(super) async fn mcp(
             }
             None
         }
-        None if request.method() == Method::POST => {
+        None if begins_session => {
             let most = match app.access.required() {
-                None => MOST_SESSIONS,
+                None => MAX_SESSIONS,
                 Some(_) => MOST_SESSIONS_OF_TOKEN,
             };
             Some(service.open(caller, most).await?)
         }
         None => None,
     };
+    // Tasks belong to whoever began them.
+    request.extensions_mut().insert(admitted.caller.clone());
     if let Some(messages) = list {
         let (parts, _) = request.into_parts();
         let handle = |request: Request| {
@@ -194,18 +218,51 @@ pub(super) async fn mcp(
         };
         return Ok(batch::answer(&parts, messages, handle).await);
     }
+    let room = match (request.headers().contains_key(SESSION), &opening) {
+        (false, None) => Some(service.requests.clone().try_acquire_owned().map_err(|_| {
+            let detail = "as many requests are in flight as the tenant may have at a time";
+            Problem { retry_after: Some(1), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-calls", detail) }
+        })?),
+        _ => None,
+    };
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
     let answer = service.http.handle(request).await;
     if let Some(mut opening) = opening {
         opening.session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     }
-    Ok(answer.map(Body::new).map(|body| standing.guard(body)))
+    Ok(answer.map(Body::new).map(|body| standing.guard(with(body, room))))
+}
+
+/// The same body, which keeps a permit until all of it was sent.
+fn with(body: Body, permit: Option<OwnedSemaphorePermit>) -> Body {
+    match permit {
+        Some(permit) if body.size_hint().exact().is_none() => {
+            Body::from_stream(body.into_data_stream().inspect(move |_| {
+                let _ = &permit;
+            }))
+        }
+        _ => body,
+    }
+}
+
+/// Returns `true` if a message asks for a session, or may.
+fn is_initialize(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow, default)]
+        method: Option<Cow<'a, str>>,
+    }
+    // What cannot be told apart, such as a message with two methods, counts.
+    serde_json::from_slice::<Named<'_>>(body).map_or(true, |named| named.method.as_deref() == Some("initialize"))
 }
 
 /// The answer of JSON-RPC to a body that is no message of it.
 fn refusal(body: &[u8]) -> Option<Response> {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
         Err(error) => ErrorData::parse_error(format!("the message is not JSON: {error}"), None),
+        Ok(_) if values_in(body) > MAX_VALUES => {
+            ErrorData::invalid_request(format!("a message has at most {MAX_VALUES} values"), None)
+        }
         Ok(_) => match rounded_integer(body) {
             Some(place) => {
                 let digits = String::from_utf8_lossy(body.get(place).unwrap_or_default());
@@ -234,6 +291,21 @@ mod tests {
         {
             let answer = refusal(body.as_bytes()).map(|answer| answer.status());
             assert_eq!(answer, (!is_message).then_some(StatusCode::BAD_REQUEST), "{body}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_to_initialize_begins_a_session() {
+        for (body, begins) in [
+            (r#"{"method": "initialize"}"#, true),
+            (r#"{"method": "initi\u0061lize"}"#, true),
+            (r#"{"method": "ping", "method": "initialize"}"#, true),
+            (r#"{"method": 7}"#, true),
+            (r#"{"method": "tools/call", "params": {"method": "initialize"}}"#, false),
+            (r#"{"method": "server/discover"}"#, false),
+            (r#"{"id": 1, "result": {}}"#, false),
+        ] {
+            assert_eq!(is_initialize(body.as_bytes()), begins, "{body}");
         }
     }
 

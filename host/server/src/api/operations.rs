@@ -3,6 +3,7 @@
 use super::{
     body::{At, Body},
     runs::idempotency_key,
+    shapes::{CallReceipt, OperationItem},
 };
 use crate::{
     access::{Reading, Running},
@@ -29,12 +30,15 @@ const MAX_TIME_MS: u64 = 55_000;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OperationList {
     /// `id`, `plugin`, `summary`, `kind`, schemas and effects.
+    #[schema(value_type = Vec<OperationItem>)]
     operations: Vec<Json_>,
 }
 
 /// Lists operations and judges.
-#[utoipa::path(get, path = "/v1/{tenant}/operations", tag = "operations", params(("tenant" = String, Path)), responses(
-    (status = 200, body = OperationList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_operations", path = "/v1/{tenant}/operations", tag = "operations",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The operations", body = OperationList),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<OperationList> {
     let host = admitted.tenant.host.now();
     let entries = host.catalog().entries();
@@ -42,9 +46,11 @@ pub(super) async fn list(Reading(admitted): Reading) -> Json<OperationList> {
 }
 
 /// Describes one operation or judge.
-#[utoipa::path(get, path = "/v1/{tenant}/operations/{namespace}/{name}", tag = "operations",
+#[utoipa::path(get, operation_id = "get_operation", path = "/v1/{tenant}/operations/{namespace}/{name}",
+    tag = "operations",
     params(("tenant" = String, Path), ("namespace" = String, Path), ("name" = String, Path)), responses(
-    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The operation", body = OperationItem),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn describe(
     Reading(admitted): Reading,
     At((_, namespace, name)): At<(String, String, String)>,
@@ -70,15 +76,18 @@ pub struct Invoked {
     /// `data`, and perhaps `summary` and `details`.
     success: Json_,
     /// The receipt of the cell.
+    #[schema(value_type = Option<CallReceipt>)]
     receipt: Option<Json_>,
 }
 
 /// Calls an operation outside of any run. A failure is a problem with the receipt.
-#[utoipa::path(post, path = "/v1/{tenant}/operations/{namespace}/{name}", tag = "operations",
+#[utoipa::path(post, operation_id = "invoke_operation", path = "/v1/{tenant}/operations/{namespace}/{name}",
+    tag = "operations",
     params(("tenant" = String, Path), ("namespace" = String, Path), ("name" = String, Path),
         ("Idempotency-Key" = Option<String>, Header, description = "Passed to the operation")),
     request_body = InvokeBody, responses(
-    (status = 200, body = Invoked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "What the call returned", body = Invoked),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn invoke(
     Running(admitted): Running,
     At((_, namespace, name)): At<(String, String, String)>,

@@ -1,6 +1,10 @@
 //! The tenant's plugins: list, explain, compare with what the project names now, exchange.
 
-use super::{body::At, shown};
+use super::{
+    body::At,
+    shapes::{LeftOutPlugin, LoadedPlugin, OperationItem, PluginItem, RefusedPlugin},
+    shown,
+};
 use crate::{
     access::{Administering, Admitted, Reading},
     problem::Problem,
@@ -18,14 +22,18 @@ use utoipa::ToSchema;
 #[serde(rename_all = "kebab-case")]
 pub struct PluginList {
     /// `name` and `digest`.
+    #[schema(value_type = Vec<PluginItem>)]
     plugins: Vec<Json_>,
     /// Those that were left out, and why.
+    #[schema(value_type = Vec<LeftOutPlugin>)]
     left_out: Vec<Json_>,
 }
 
 /// Lists the plugins that are loaded, and those that were left out.
-#[utoipa::path(get, path = "/v1/{tenant}/plugins", tag = "plugins", params(("tenant" = String, Path)), responses(
-    (status = 200, body = PluginList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_plugins", path = "/v1/{tenant}/plugins", tag = "plugins",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The plugins", body = PluginList),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<PluginList> {
     let host = admitted.tenant.host.now();
     let plugins = host.catalog().plugins().map(|plugin| json!({"name": plugin.name(), "digest": plugin.digest()}));
@@ -51,13 +59,15 @@ pub struct PluginDetail {
     /// Its limits for each cell, each with the setting that decides.
     limits: Vec<Json_>,
     /// The operations that it offers: `id`, `summary`, `kind`, schemas and effects.
+    #[schema(value_type = Vec<OperationItem>)]
     operations: Vec<Json_>,
 }
 
 /// Explains a plugin: what it may reach, what it is denied, what would grant it, and its limits.
-#[utoipa::path(get, path = "/v1/{tenant}/plugins/{plugin}", tag = "plugins",
+#[utoipa::path(get, operation_id = "get_plugin", path = "/v1/{tenant}/plugins/{plugin}", tag = "plugins",
     params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
-    (status = 200, body = PluginDetail), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The plugin", body = PluginDetail),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn explain(
     Reading(admitted): Reading,
     At((_, name)): At<(String, String)>,
@@ -121,9 +131,10 @@ pub struct PluginDiff {
 }
 
 /// Compares a plugin as the project names it now with the one that is loaded, without running it.
-#[utoipa::path(get, path = "/v1/{tenant}/plugins/{plugin}/diff", tag = "plugins",
+#[utoipa::path(get, operation_id = "diff_plugin", path = "/v1/{tenant}/plugins/{plugin}/diff", tag = "plugins",
     params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
-    (status = 200, body = PluginDiff), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The differences", body = PluginDiff),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn diff(
     Reading(admitted): Reading,
     At((_, name)): At<(String, String)>,
@@ -148,16 +159,20 @@ pub(super) async fn diff(
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Reloaded {
     /// `plugin`, `digest` and the digest `before`; runs that began earlier go on with that one.
+    #[schema(value_type = Vec<LoadedPlugin>)]
     loaded: Vec<Json_>,
     /// `plugin`, and the `findings` because of which it stays as it is.
+    #[schema(value_type = Vec<RefusedPlugin>)]
     refused: Vec<Json_>,
 }
 
 /// Reads the project again and exchanges the plugins that have changed, as the server does by itself when a file has
 /// changed. What begins from now on has the new ones; runs under way keep theirs. Whatever a new version requests
 /// beyond what was agreed to refuses it.
-#[utoipa::path(post, path = "/v1/{tenant}/reload", tag = "plugins", params(("tenant" = String, Path)), responses(
-    (status = 200, body = Reloaded), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(post, operation_id = "reload_plugins", path = "/v1/{tenant}/reload", tag = "plugins",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The plugins that were loaded, and those that were not", body = Reloaded),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn reload(Administering(admitted): Administering) -> Result<Json<Reloaded>, Problem> {
     let Admitted { tenant, caller } = admitted;
     let fresh = project(&tenant).await?;

@@ -3,6 +3,7 @@
 
 use super::{
     body::{At, Params},
+    shapes::{FoundDenial, FoundReceipt, RunDenial, RunReceipt, UnreadableRun},
     shown,
 };
 use crate::{
@@ -22,19 +23,19 @@ use utoipa::{IntoParams, ToSchema};
 /// Receipts or denials in one page: by default, and at most.
 const PAGE: (usize, usize) = (100, 500);
 
-/// Events that one page looks at; a run counts as so many at least.
-const MOST_EVENTS: u64 = 20_000;
+/// Events that one page looks at; a run counts as this many at least.
+const MAX_EVENTS: u64 = 20_000;
 const EACH_RUN: u64 = 50;
 
 /// Events, and runs, that are read at once.
-const READ: u64 = 256;
+const EVENTS_PER_READ: u64 = 256;
 const RUNS: usize = 50;
 
-/// What of one run.
+/// The selection within one run.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OfRun {
+pub(crate) struct RunPart {
     /// Only those of events after this one: the `next` of the page before.
     after: Option<u64>,
     /// At most about this many; 100 by default, 500 at most. A page ends after 20,000 events as well.
@@ -85,6 +86,7 @@ pub(crate) struct WantedDenials {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Receipts {
     /// Each with the number of its event.
+    #[schema(value_type = Vec<RunReceipt>)]
     receipts: Vec<Json_>,
     /// `after` of the next page, if there may be one.
     next: Option<u64>,
@@ -94,6 +96,7 @@ pub struct Receipts {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Denials {
     /// Each with the number of its event, the rule and the remedy.
+    #[schema(value_type = Vec<RunDenial>)]
     denials: Vec<Json_>,
     /// `after` of the next page, if there may be one.
     next: Option<u64>,
@@ -102,9 +105,11 @@ pub struct Denials {
 /// The receipts of calls of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundReceipts {
-    /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
+    /// Each with its run, the number of its event and when that was; those of the newest run first.
+    #[schema(value_type = Vec<FoundReceipt>)]
     receipts: Vec<Json_>,
     /// Runs that could not be read to their ends, and why.
+    #[schema(value_type = Vec<UnreadableRun>)]
     unreadable: Vec<Json_>,
     /// `from` of the next page, if there may be one. A page may have found nothing, and the next one something.
     next: Option<String>,
@@ -113,22 +118,25 @@ pub struct FoundReceipts {
 /// The denials of many runs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FoundDenials {
-    /// Each with its run, its workflow, the number of its event and when that was; those of the newest run first.
+    /// Each with its run, the number of its event and when that was; those of the newest run first.
+    #[schema(value_type = Vec<FoundDenial>)]
     denials: Vec<Json_>,
     /// Runs that could not be read to their ends, and why.
+    #[schema(value_type = Vec<UnreadableRun>)]
     unreadable: Vec<Json_>,
     /// `from` of the next page, if there may be one. A page may have found nothing, and the next one something.
     next: Option<String>,
 }
 
 /// Lists the receipts of a run's cells and tools, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path), OfRun), responses(
-    (status = 200, body = Receipts), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_run_receipts", path = "/v1/{tenant}/runs/{run}/receipts", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
+    (status = 200, description = "A page of receipts", body = Receipts),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn receipts(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
-    Params(params): Params<OfRun>,
+    Params(params): Params<RunPart>,
 ) -> Result<Json<Receipts>, Problem> {
     let (receipts, next) = of_run(&admitted, run.into(), &params, |recorded| {
         receipt(recorded)
@@ -141,13 +149,14 @@ pub(super) async fn receipts(
 }
 
 /// Lists everything that a run's plugins and tools were refused, each with its remedy, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path), OfRun), responses(
-    (status = 200, body = Denials), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_run_denials", path = "/v1/{tenant}/runs/{run}/denials", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path), RunPart), responses(
+    (status = 200, description = "A page of denials", body = Denials),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn denials(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
-    Params(params): Params<OfRun>,
+    Params(params): Params<RunPart>,
 ) -> Result<Json<Denials>, Problem> {
     let (denials, next) = of_run(&admitted, run.into(), &params, |recorded| {
         denied(recorded).map(|denial| json!({"seq": recorded.seq, "denial": with_remedy(&denial)})).collect()
@@ -157,9 +166,10 @@ pub(super) async fn denials(
 }
 
 /// Finds receipts in all runs, those of the newest run first, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/receipts", tag = "runs", params(("tenant" = String, Path), WantedReceipts),
-    responses((status = 200, body = FoundReceipts),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_receipts", path = "/v1/{tenant}/receipts", tag = "runs",
+    params(("tenant" = String, Path), WantedReceipts),
+    responses((status = 200, description = "A page of receipts", body = FoundReceipts),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn all_receipts(
     Reading(admitted): Reading,
     Params(wanted): Params<WantedReceipts>,
@@ -181,9 +191,10 @@ pub(super) async fn all_receipts(
 }
 
 /// Finds denials in all runs, those of the newest run first, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/denials", tag = "runs", params(("tenant" = String, Path), WantedDenials),
-    responses((status = 200, body = FoundDenials),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_denials", path = "/v1/{tenant}/denials", tag = "runs",
+    params(("tenant" = String, Path), WantedDenials),
+    responses((status = 200, description = "A page of denials", body = FoundDenials),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn all_denials(
     Reading(admitted): Reading,
     Params(wanted): Params<WantedDenials>,
@@ -231,7 +242,7 @@ fn limit_of(asked: Option<usize>) -> Result<usize, Problem> {
 async fn of_run<T>(
     admitted: &Admitted,
     run: RunId,
-    params: &OfRun,
+    params: &RunPart,
     of: impl Fn(&Recorded) -> Vec<T>,
 ) -> Result<(Vec<T>, Option<u64>), Problem> {
     let (limit, after) = (limit_of(params.limit)?, params.after.unwrap_or(0));
@@ -240,7 +251,7 @@ async fn of_run<T>(
     }
     let _room = admitted.tenant.views.room().await?;
     let mut found = Vec::new();
-    let mut events = MOST_EVENTS;
+    let mut events = MAX_EVENTS;
     let next = scan(admitted.tenant.host.engine(), &run, after, limit, &mut events, &mut found, of).await?;
     Ok((found, next))
 }
@@ -256,7 +267,7 @@ async fn scan<T>(
     of: impl Fn(&Recorded) -> Vec<T>,
 ) -> Result<Option<u64>, RunError> {
     loop {
-        let page = engine.events_after(run, after, READ).await?;
+        let page = engine.events_after(run, after, EVENTS_PER_READ).await?;
         let is_end = page.is_empty();
         for recorded in page {
             found.extend(of(&recorded));
@@ -311,7 +322,7 @@ impl Search {
         let _room = admitted.tenant.views.room().await?;
         let engine = admitted.tenant.host.engine();
         let mut page = Found { found: Vec::new(), unreadable: Vec::new(), next: None };
-        let (mut events, mut from) = (MOST_EVENTS, self.from);
+        let (mut events, mut from) = (MAX_EVENTS, self.from);
         loop {
             let before = from.as_ref().map(|(_, run)| run.clone());
             let query = RunQuery { before, workflow: self.workflow.clone(), limit: RUNS, ..RunQuery::default() };

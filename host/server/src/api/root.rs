@@ -15,6 +15,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::IntoResponse,
 };
+use opcell_engine::RunError;
 use serde::Serialize;
 use std::{
     sync::{Arc, LazyLock},
@@ -28,10 +29,10 @@ use utoipa::{
 
 /// Runnable runs that `/metrics` counts: enough to see a crowd, few enough to list on every visit of a monitoring
 /// system.
-const MOST_RUNNABLE: u64 = 10_000;
+const MAX_RUNNABLE: u64 = 10_000;
 
-/// How long it is taken for granted that the journals answer, or do not.
-const READY: Duration = Duration::from_millis(500);
+/// The time for which the last answer about the journals is taken for granted.
+const READY_TTL: Duration = Duration::from_millis(500);
 
 /// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
@@ -43,58 +44,66 @@ pub struct Health {
 }
 
 /// Says that the process lives.
-#[utoipa::path(get, path = "/health", tag = "server", security(()), responses((status = 200, body = Health)))]
+#[utoipa::path(get, operation_id = "get_health", path = "/health", tag = "server", security(()),
+    responses((status = 200, description = "The process works", body = Health)))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
 /// Says whether requests make sense: every journal answers, and the server is not stopping.
-#[utoipa::path(get, path = "/ready", tag = "server", security(()), responses(
-    (status = 200, body = Health), (status = 503, body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "get_readiness", path = "/ready", tag = "server", security(()), responses(
+    (status = 200, description = "Requests make sense", body = Health),
+    (status = 503, description = "A journal cannot be read or written, or the server is stopping", body = Problem,
+        content_type = "application/problem+json")))]
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Json<Health>, Problem> {
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "shutting-down", "the server is stopping"));
     }
-    if !app.readiness.holds(&app).await {
-        let detail = "a journal does not answer; the server's log says which, and why";
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", detail));
+    if let Some(why) = app.readiness.lacks(&app).await {
+        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "journal-unavailable", why);
+        return Err(problem.remedy("runs continue by themselves once it can be written"));
     }
     Ok(Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// The readiness of the server: whether every journal answers. No one needs a token to ask, so they are asked once in a
-/// while, however many ask.
+/// The readiness of the server: why a journal cannot be read or written. No one needs a token to ask, so they are asked
+/// once in a while, however many ask.
 #[derive(Default)]
-pub(crate) struct Readiness(Mutex<Option<(Instant, bool)>>);
+pub(crate) struct Readiness(Mutex<Option<(Instant, Option<String>)>>);
 
 impl Readiness {
-    async fn holds(&self, app: &App) -> bool {
+    async fn lacks(&self, app: &App) -> Option<String> {
         let mut known = self.0.lock().await;
-        if let Some((_, holds)) = known.filter(|(looked, _)| looked.elapsed() < READY) {
-            return holds;
+        if let Some((_, why)) = known.as_ref().filter(|(looked, _)| looked.elapsed() < READY_TTL) {
+            return why.clone();
         }
-        let mut holds = true;
+        let mut why = None;
         for tenant in app.tenants.iter() {
-            if let Err(error) = tenant.host.engine().runnable(1).await {
+            let journal = tenant.host.engine().journal();
+            let looked = match tenant.host.engine().runnable(1).await {
+                Ok(_) => journal.probe().await.map_err(RunError::from),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = looked {
                 tracing::warn!(tenant = %tenant.name, %error, "not ready");
-                holds = false;
+                why.get_or_insert_with(|| format!("the journal of tenant `{}` does not work: {error}", tenant.name));
             }
         }
-        *known = Some((Instant::now(), holds));
-        holds
+        *known = Some((Instant::now(), why.clone()));
+        why
     }
 }
 
 /// Counters and gauges in the text format of Prometheus; with a token, those of its tenant.
-#[utoipa::path(get, path = "/metrics", tag = "server", responses(
-    (status = 200, body = String, content_type = "text/plain"),
-    (status = 401, body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "get_metrics", path = "/metrics", tag = "server", responses(
+    (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+    (status = 401, description = "A token is needed", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let caller = access::caller(&app, &headers)?;
     let mut of: Vec<(&Tenant, Journaled)> = Vec::new();
     for tenant in app.tenants.iter().filter(|tenant| caller.reaches(&tenant.name)) {
         let asked = Instant::now();
-        let runnable = tenant.host.engine().runnable(MOST_RUNNABLE).await?.len() as u64;
+        let runnable = tenant.host.engine().runnable(MAX_RUNNABLE).await?.len() as u64;
         let answered = asked.elapsed();
         let states = tenant.host.engine().runs_by_status().await?;
         of.push((tenant.as_ref(), Journaled { states, runnable, answered }));
@@ -103,7 +112,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
 }
 
 /// This document.
-#[utoipa::path(get, path = "/openapi.json", tag = "server", security(()), responses((status = 200, body = Object)))]
+#[utoipa::path(get, operation_id = "get_openapi", path = "/openapi.json", tag = "server", security(()),
+    responses((status = 200, description = "The document", body = Object)))]
 pub(super) async fn openapi() -> impl IntoResponse {
     /// Made once, and one text for all: no one needs a token to ask for it.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| super::openapi_text().into());
@@ -122,6 +132,7 @@ impl Modify for Bearer {
 /// The API as OpenAPI describes it.
 #[derive(OpenApi)]
 #[openapi(
+    servers((url = "/", description = "The server that this document comes from")),
     info(title = "Opcell", description = "Runs of agent workflows whose operations are sandboxed WebAssembly components"),
     modifiers(&Bearer),
     security(("token" = []), ()),
@@ -130,6 +141,7 @@ impl Modify for Bearer {
         health, ready, metrics, openapi,
         workflows::list, workflows::get, workflows::graph, workflows::check, workflows::compile,
         runs::list, runs::start, runs::get, runs::graph, query::receipts, query::denials, runs::replay, runs::fork,
+        runs::retry,
         query::all_receipts, query::all_denials,
         events::events, export::export,
         send::signal, send::message, send::approve, send::cancel,

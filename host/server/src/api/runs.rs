@@ -2,8 +2,10 @@
 
 use super::{
     App, GraphFormat,
-    body::{At, Body, Params},
+    body::{At, Body, MayBody, Params},
     query::with_remedy,
+    send::own,
+    shapes::{CurrentStep, DeniedCapability, ReplayDivergence, RunQuestion, RunStatus, UsedByRun},
     shown, workflows,
 };
 use crate::{
@@ -17,14 +19,19 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use opcell::standing::{Standing, asked};
 use opcell::{
     Run, RunOptions,
     host::StartError,
     trace::{TRACEPARENT, TraceContext},
 };
-use opcell_engine::{Event, RunError, RunOutcome, event::Timestamp};
+use opcell_engine::{
+    Event, RunError, RunOutcome,
+    event::{ForkOrigin, Timestamp},
+    large::ELIDED,
+};
 use opcell_journal::{JournalError, RunEntry, RunId, RunQuery};
-use opcell_types::Value;
+use opcell_types::{NewRunId, Value, run_id::InvalidRunId, value::MAX_BYTES};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
 use sha2::{Digest, Sha256};
@@ -34,8 +41,8 @@ use std::{
 };
 use utoipa::{IntoParams, ToSchema};
 
-/// Longest ID of a run and longest idempotency key, in bytes.
-const MAX_NAME: usize = 200;
+/// Longest idempotency key, in bytes.
+const MAX_KEY_BYTES: usize = 200;
 
 /// Runs in one page of a list: by default, and at most.
 const PAGE: (usize, usize) = (50, 500);
@@ -44,7 +51,7 @@ const PAGE: (usize, usize) = (50, 500);
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A run whose timer ends within this time stays loaded.
-const PARK: Duration = Duration::from_secs(1);
+pub(crate) const PARK: Duration = Duration::from_secs(1);
 
 /// A run in a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,10 +63,18 @@ pub struct RunItem {
     /// The workflow's name.
     #[schema(value_type = String)]
     workflow: Arc<str>,
-    /// `pending`, `running`, `interrupted`, `suspended`, `completed`, `failed` or `cancelled`.
+    /// Its status.
+    #[schema(value_type = RunStatus)]
     status: String,
     /// `true` if a process drives it now.
     driven: bool,
+    /// The process that drives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    driven_by: Option<Arc<str>>,
+    /// When its pause ends, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
     /// The number of its events.
     events: u64,
     /// When it was created, RFC 3339.
@@ -75,6 +90,8 @@ impl RunItem {
             workflow: run.workflow.clone(),
             status: run.status(now).to_owned(),
             driven: run.driven,
+            driven_by: run.driver.clone(),
+            until: run.state.due.filter(|due| *due > now && !run.state.ended).map(|due| Timestamp(due).to_text()),
             events: run.records,
             created_at: Timestamp(run.created_at).to_text(),
             updated_at: Timestamp(run.updated_at).to_text(),
@@ -98,6 +115,7 @@ pub struct RunList {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
     /// Only runs with this status.
+    #[param(value_type = Option<RunStatus>)]
     status: Option<String>,
     /// Only runs of this workflow.
     workflow: Option<String>,
@@ -109,8 +127,10 @@ pub(crate) struct ListParams {
 }
 
 /// Lists runs, newest first, a page at a time.
-#[utoipa::path(get, path = "/v1/{tenant}/runs", tag = "runs", params(("tenant" = String, Path), ListParams), responses(
-    (status = 200, body = RunList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_runs", path = "/v1/{tenant}/runs", tag = "runs",
+    params(("tenant" = String, Path), ListParams), responses(
+    (status = 200, description = "A page of runs", body = RunList),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     Reading(admitted): Reading,
     Params(params): Params<ListParams>,
@@ -118,6 +138,11 @@ pub(super) async fn list(
     let limit = params.limit.unwrap_or(PAGE.0);
     if limit == 0 || limit > PAGE.1 {
         return Err(Problem::bad_request("invalid-query", format!("`limit` must be from 1 to {}", PAGE.1)));
+    }
+    if let Some(status) = params.status.as_deref().filter(|status| !RunEntry::STATUSES.contains(status)) {
+        let detail = format!("`{}` is not a status of runs", shown(status));
+        let problem = Problem::bad_request("invalid-query", detail);
+        return Err(problem.remedy(format!("one of: {}", RunEntry::STATUSES.join(", "))));
     }
     let engine = admitted.tenant.host.engine();
     let query = RunQuery {
@@ -159,14 +184,15 @@ pub struct StartBody {
 }
 
 /// Starts a run. It is durable when this answers. With an `Idempotency-Key`, the same request again gives the same run.
-#[utoipa::path(post, path = "/v1/{tenant}/runs", tag = "runs",
+#[utoipa::path(post, operation_id = "start_run", path = "/v1/{tenant}/runs", tag = "runs",
     params(("tenant" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "At most 200 bytes"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context that the run's trace becomes a part of")),
     request_body = StartBody, responses(
     (status = 201, description = "Started", body = RunDetail),
     (status = 200, description = "Started before with this key", body = RunDetail),
-    (status = "4XX", body = Problem, content_type = "application/problem+json"),
-    (status = 503, body = Problem, content_type = "application/problem+json")))]
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+    (status = 503, description = "The journal cannot be written, or the server is stopping", body = Problem,
+        content_type = "application/problem+json")))]
 pub(super) async fn start(
     Running(admitted): Running,
     headers: HeaderMap,
@@ -174,7 +200,7 @@ pub(super) async fn start(
 ) -> Result<Response, Problem> {
     let tenant = &admitted.tenant;
     let key = idempotency_key(&headers)?;
-    let run: Option<RunId> = match (&key, &body.run) {
+    let run: Option<NewRunId> = match (&key, &body.run) {
         (Some(_), Some(_)) => {
             let detail = "`run` and an `Idempotency-Key` both name the run";
             return Err(Problem::bad_request("two-names", detail).remedy("send one of them"));
@@ -194,11 +220,11 @@ pub(super) async fn start(
     let status = if created.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     // What is known of a run that was just started is not read back.
     let known = match &created {
-        Some(started) if body.wait => match tokio::time::timeout(WAIT, started.outcome()).await {
+        Some(started) if body.wait => match tokio::time::timeout(WAIT, started.finished()).await {
             Ok(Ok(outcome)) => Some(outcome),
             _ => None,
         },
-        Some(started) => Some(started.begun().clone()),
+        Some(started) => Some(started.initial().clone()),
         None => None,
     };
     let shown = match known {
@@ -218,7 +244,7 @@ pub(crate) struct Start<'a> {
     pub(crate) workflow: &'a str,
     pub(crate) input: Value,
     /// Its ID; generated by default.
-    pub(crate) run: Option<RunId>,
+    pub(crate) run: Option<NewRunId>,
     /// `true` if a run of this ID that was started with the same is as good.
     pub(crate) idempotent: bool,
     pub(crate) traceparent: Option<Arc<str>>,
@@ -268,7 +294,7 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
         Err(StartError::Run(RunError::Journal(error)))
             if idempotent && matches!(*error, JournalError::RunExists(_)) =>
         {
-            let run = run.unwrap_or_default();
+            let run: RunId = run.map(Into::into).unwrap_or_default();
             let first = tenant.host.engine().events_after(&run, 0, 1).await?;
             let same = first.first().is_some_and(|first| match &first.event {
                 Event::RunStarted(started) => *started.program.name() == workflow.ir().name && started.input == input,
@@ -288,38 +314,31 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     match key.to_str() {
-        Ok(key) if !key.is_empty() && key.len() <= MAX_NAME => Ok(Some(key.to_owned())),
+        Ok(key) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Ok(Some(key.to_owned())),
         _ => Err(Problem::bad_request(
             "invalid-idempotency-key",
-            format!("`Idempotency-Key` must have 1 to {MAX_NAME} visible ASCII characters"),
+            format!("`Idempotency-Key` must have 1 to {MAX_KEY_BYTES} visible ASCII characters"),
         )),
     }
 }
 
 /// The run that a key names: the journal keeps IDs unique, so nothing else has to remember the key.
-pub(crate) fn run_of_key(key: &str) -> RunId {
+pub(crate) fn run_of_key(key: &str) -> NewRunId {
     let digest = Sha256::digest(key.as_bytes());
     let hex: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("key-{hex}").into()
+    NewRunId::derived(format!("key-{hex}"))
 }
 
-pub(crate) fn run_name(name: &str) -> Result<RunId, Problem> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
-    if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
-        let detail = format!("`{}` is not a run ID: use 1 to {MAX_NAME} letters, digits and `-_.:`", shown(name));
-        return Err(Problem::bad_request("invalid-run-id", detail));
-    }
-    if name == opcell::run::NEWEST {
-        let detail = format!("`{name}` is not a run ID: commands take it for the newest run");
-        return Err(Problem::bad_request("invalid-run-id", detail).remedy("choose another one"));
-    }
+/// The ID that a client gives a run: any, but those that triggers give.
+pub(crate) fn run_name(name: &str) -> Result<NewRunId, Problem> {
+    let id = name.parse().map_err(|error: InvalidRunId| Problem::bad_request("invalid-run-id", error.to_string()))?;
     if opcell::triggers::is_trigger_run(name) {
         let detail = format!("`{}` is an ID that triggers give", shown(name));
         return Err(
             Problem::bad_request("invalid-run-id", detail).remedy("choose another beginning than `cron:`, `hook:`")
         );
     }
-    Ok(name.into())
+    Ok(id)
 }
 
 /// One run.
@@ -332,21 +351,44 @@ pub struct RunDetail {
     /// The workflow's name.
     #[schema(value_type = String)]
     workflow: Arc<str>,
-    /// The status of the run.
+    /// Its status, as in lists.
+    #[schema(value_type = RunStatus)]
     status: String,
+    /// When it was started, RFC 3339; a fork: when it was forked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    /// The process that drives it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    driven_by: Option<Arc<str>>,
+    /// When its pause ends, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    /// The things that it waits for, or needs to continue, each in a few words.
+    waits_for: Vec<String>,
+    /// `true` if it could continue, or was answered, and will not by itself.
+    stuck: bool,
+    /// Of a fork: its origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forked: Option<ForkedFrom>,
     /// Number of the last event.
     events: u64,
-    /// The steps that it is in, each with the number of its visit.
+    /// The steps that it is in.
+    #[schema(value_type = Vec<CurrentStep>)]
     steps: Vec<Json_>,
-    /// The questions that it waits for.
+    /// Its open questions.
+    #[schema(value_type = Vec<RunQuestion>)]
     questions: Vec<Json_>,
     /// The usage.
+    #[schema(value_type = UsedByRun)]
     used: Json_,
     /// The input.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<Json_>,
+    #[schema(value_type = Option<Json_>)]
+    input: Option<Value>,
     /// The result; null while it has not ended.
-    result: Json_,
+    #[schema(value_type = Json_)]
+    result: Value,
     /// Why it ended, if not well.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -360,50 +402,108 @@ pub struct RunDetail {
     step: Option<Arc<str>>,
     /// The refusal that ended it, and what would allow it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DeniedCapability>)]
     denial: Option<Json_>,
     /// Named values.
-    artifacts: Json_,
+    #[schema(value_type = Json_)]
+    artifacts: Value,
+}
+
+/// The origin of a fork.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ForkedFrom {
+    /// The run whose events it shares.
+    #[schema(value_type = String)]
+    run: Arc<str>,
+    /// The last of them.
+    seq: u64,
+    /// When it was forked, RFC 3339.
+    at: String,
+    /// By whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    by: Option<Arc<str>>,
+}
+
+impl ForkedFrom {
+    fn of(origin: &ForkOrigin) -> Self {
+        Self { run: origin.run.clone(), seq: origin.seq, at: origin.at.to_text(), by: origin.by.clone() }
+    }
 }
 
 async fn detail(tenant: &Tenant, run: &RunId, with_input: bool) -> Result<RunDetail, Problem> {
-    let outcome = tenant.views.of(run).await?.state().outcome();
+    // Before the state, which may then say more and never less.
+    let entry = tenant.entry(run).await?;
+    let view = tenant.views.of(run).await?;
+    let state = view.state();
+    let (outcome, forked, started) = (state.outcome(), state.forked().map(ForkedFrom::of), state.own_start());
+    let standing = match &entry {
+        Some(entry) => Some(tenant.standing(entry, Some(state)).await?),
+        None => None,
+    };
+    drop(view);
     let input = if with_input {
         let first = tenant.host.engine().events_after(run, 0, 1).await?;
         first.first().and_then(|first| match &first.event {
-            Event::RunStarted(started) => Some(Json_::from(&started.input)),
+            Event::RunStarted(started) => Some(started.input.clone()),
             _ => None,
         })
     } else {
         None
     };
-    Ok(RunDetail::of(outcome, input))
+    let standing = standing.filter(|standing| standing.agrees_with(outcome.status));
+    let mut detail = RunDetail::of(outcome, input);
+    (detail.forked, detail.started_at) = (forked, Some(started.to_text()));
+    if let Some(Standing { status, driven_by, until, waits_for, is_stuck }) = standing {
+        (detail.status, detail.driven_by, detail.until) = (status, driven_by, until.map(Timestamp::to_text));
+        (detail.waits_for, detail.stuck) = (waits_for, is_stuck);
+    }
+    Ok(detail)
 }
 
 impl RunDetail {
-    fn of(outcome: RunOutcome, input: Option<Json_>) -> Self {
+    fn of(outcome: RunOutcome, input: Option<Value>) -> Self {
+        // Together no more than is read of a run: parts that it shares are written wherever they are.
+        let mut room = MAX_BYTES;
+        let mut fitting = |value: Value| match room.checked_sub(value.measure().bytes()) {
+            Some(left) => {
+                room = left;
+                value
+            }
+            None => Value::from(ELIDED),
+        };
+        let (result, artifacts) = (fitting(outcome.result), fitting(outcome.artifacts));
+        let input = input.map(fitting);
         Self {
             run: outcome.run,
             workflow: outcome.workflow,
             status: outcome.status.as_str().to_owned(),
+            started_at: None,
+            driven_by: None,
+            until: None,
+            waits_for: outcome.questions.iter().map(asked).collect(),
+            stuck: false,
+            forked: None,
             events: outcome.events,
             steps: outcome.steps.into_iter().map(|(step, visit)| json!({"step": step, "visit": visit})).collect(),
             questions: outcome.questions.iter().map(|question| json!(question)).collect(),
             used: json!(outcome.used),
             input,
-            result: Json_::from(&outcome.result),
+            result,
             reason: outcome.reason,
             message: outcome.message,
             step: outcome.step,
             denial: outcome.denial.map(|denial| with_remedy(&denial)),
-            artifacts: Json_::from(&outcome.artifacts),
+            artifacts,
         }
     }
 }
 
 /// Gives a run: its status, result, questions, and what it used.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}", tag = "runs",
+#[utoipa::path(get, operation_id = "get_run", path = "/v1/{tenant}/runs/{run}", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), responses(
-    (status = 200, body = RunDetail), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The run", body = RunDetail),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn get(
     Reading(admitted): Reading,
     At((_, run)): At<(String, String)>,
@@ -412,10 +512,10 @@ pub(super) async fn get(
 }
 
 /// Draws a run's workflow with the path that it took.
-#[utoipa::path(get, path = "/v1/{tenant}/runs/{run}/graph", tag = "runs",
+#[utoipa::path(get, operation_id = "get_run_graph", path = "/v1/{tenant}/runs/{run}/graph", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path), workflows::GraphParams), responses(
-    (status = 200, content((String = "image/svg+xml"), (String = "text/plain"))),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The drawing", content((String = "image/svg+xml"), (String = "text/plain"))),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn graph(
     State(app): State<Arc<App>>,
     Reading(admitted): Reading,
@@ -443,13 +543,15 @@ pub struct Replayed {
     same: bool,
     /// The first event that would have been decided otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ReplayDivergence>)]
     divergence: Option<Json_>,
 }
 
 /// Decides a run again from its journal, and compares. Performs nothing.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/replay", tag = "runs",
+#[utoipa::path(post, operation_id = "replay_run", path = "/v1/{tenant}/runs/{run}/replay", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), responses(
-    (status = 200, body = Replayed), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "Whether this version decides the same", body = Replayed),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn replay(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
@@ -476,26 +578,78 @@ pub struct ForkBody {
     run: Option<String>,
 }
 
-/// The new run.
+/// The new run. No one drives it yet.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forked {
+    /// Its ID.
     #[schema(value_type = String)]
     run: Arc<str>,
+    /// Its status.
+    #[schema(value_type = RunStatus)]
+    status: String,
+    /// The origin.
+    forked: ForkedFrom,
 }
 
 /// Starts a new run that shares the first events of another.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/fork", tag = "runs",
+#[utoipa::path(post, operation_id = "fork_run", path = "/v1/{tenant}/runs/{run}/fork", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = ForkBody, responses(
-    (status = 201, body = Forked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 201, description = "The new run", body = Forked),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn fork(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
     Body(body): Body<ForkBody>,
-) -> Result<(StatusCode, Json<Forked>), Problem> {
+) -> Result<Response, Problem> {
     let name = body.run.as_deref().map(run_name).transpose()?;
+    let source: RunId = run.into();
+    own(&admitted, &source)?;
     let _room = admitted.tenant.views.room().await?;
-    let run = admitted.tenant.host.engine().fork(&run.into(), body.at, name).await?;
-    Ok((StatusCode::CREATED, Json(Forked { run })))
+    forked(&admitted, &source, body.at, name).await
+}
+
+/// A retry.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetryBody {
+    /// The step to begin again with, as it was last entered; by default the call with which the run failed.
+    step: Option<String>,
+    /// ID of the new run; generated by default.
+    run: Option<String>,
+}
+
+/// Starts a new run that shares the events of another up to the call with which that failed, and makes the call again.
+#[utoipa::path(post, operation_id = "retry_run", path = "/v1/{tenant}/runs/{run}/retry", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), request_body = Option<RetryBody>, responses(
+    (status = 201, description = "The new run", body = Forked),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn retry(
+    Running(admitted): Running,
+    At((_, run)): At<(String, String)>,
+    MayBody(body): MayBody<RetryBody>,
+) -> Result<Response, Problem> {
+    let name = body.run.as_deref().map(run_name).transpose()?;
+    let source: RunId = run.into();
+    own(&admitted, &source)?;
+    let _room = admitted.tenant.views.room().await?;
+    let at = admitted.tenant.host.engine().retry_point(&source, body.step.as_deref()).await?;
+    forked(&admitted, &source, at, name).await
+}
+
+async fn forked(admitted: &Admitted, source: &RunId, at: u64, name: Option<NewRunId>) -> Result<Response, Problem> {
+    let Admitted { tenant, caller } = admitted;
+    let by = Some(caller.name.clone());
+    let run = tenant.host.engine().fork_by(source, at, name, by.clone()).await?;
+    let entry = tenant.entry(&run).await?;
+    let now = tenant.host.engine().ports().timer.now();
+    let status = entry.as_ref().map_or("pending", |entry| entry.status(now.0)).to_owned();
+    let at_text = Timestamp(entry.map_or(now.0, |entry| entry.created_at)).to_text();
+    let origin = ForkedFrom { run: source.clone(), seq: at, at: at_text, by };
+    let mut response = (StatusCode::CREATED, Json(Forked { run: run.clone(), status, forked: origin })).into_response();
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/{}/runs/{}", encoded(&tenant.name), encoded(&run))) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
 }
 
 /// A part of a path.

@@ -1,7 +1,7 @@
 //! Messages to runs: signals, messages of a user, approvals, requests to cancel.
 
 use super::{
-    body::{At, Body},
+    body::{At, Body, MayBody},
     shown,
 };
 use crate::{
@@ -9,8 +9,10 @@ use crate::{
     problem::Problem,
 };
 use axum::{Json, http::StatusCode};
+use opcell::remedy;
 use opcell_engine::{
-    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted, event::GrantScope,
+    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted,
+    event::{CallAnswer, GrantScope},
 };
 use opcell_journal::RunId;
 use opcell_types::{Denial, Value};
@@ -33,6 +35,7 @@ pub struct SignalBody {
 /// A message was sent.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Sent {
+    /// The run that it was sent to.
     #[schema(value_type = String)]
     run: Arc<str>,
     /// The step that receives it now; absent: it is queued until a step waits for it.
@@ -53,9 +56,10 @@ async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -
 }
 
 /// Sends a signal to a run.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/signal", tag = "runs",
+#[utoipa::path(post, operation_id = "send_signal", path = "/v1/{tenant}/runs/{run}/signal", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = SignalBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "It was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn signal(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
@@ -80,9 +84,10 @@ pub struct MessageBody {
 }
 
 /// Sends a user's message to a conversational run.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/message", tag = "runs",
+#[utoipa::path(post, operation_id = "send_message", path = "/v1/{tenant}/runs/{run}/message", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = MessageBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "It was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn message(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
@@ -108,6 +113,51 @@ pub struct ApproveBody {
     why: Option<String>,
     /// Instead: grants what a plugin was denied, or refuses it; needs the scope `admin`.
     grant: Option<GrantBody>,
+    /// IDs of questions about calls: one answer for all of them.
+    questions: Option<Vec<String>>,
+    /// Of a call: arguments to call the tool with, instead of the model's.
+    #[schema(value_type = Option<Json_>)]
+    arguments: Option<Value>,
+    /// Of a call: whether the same call needs no further answer in this run.
+    remember: Option<RememberBody>,
+}
+
+/// The duration of a call's approval: for the same tool with the same arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RememberBody {
+    /// This call.
+    Once,
+    /// This run.
+    Run,
+}
+
+/// The most calls that one answer is for.
+const MAX_CALLS: usize = 100;
+
+/// Answers questions about calls, each by its ID.
+pub(crate) async fn answer_calls(
+    admitted: &Admitted,
+    run: RunId,
+    questions: Vec<String>,
+    answer: &CallAnswer,
+    from: &str,
+) -> Result<Json<Sent>, Problem> {
+    if questions.len() > MAX_CALLS {
+        let detail = format!("one answer is for at most {MAX_CALLS} calls");
+        return Err(Problem::bad_request("invalid-body", detail));
+    }
+    // The run is read to see whether it still asks this.
+    let _room = admitted.tenant.views.room().await?;
+    for question in &questions {
+        let (by, from) = (Some(admitted.caller.name.clone()), Some(from.into()));
+        let engine = admitted.tenant.host.engine();
+        engine.answer_call(&run, question, answer.clone(), by, from).await?;
+        let approved = matches!(answer, CallAnswer::Approve { .. });
+        tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name, run = %run,
+            question, approved, "answered about a call");
+    }
+    Ok(Json(Sent { run, step: None }))
 }
 
 /// The answer to a call that was denied something.
@@ -137,6 +187,7 @@ pub(crate) async fn grant(
     }
     let view = admitted.tenant.views.of(&run).await?;
     let status = view.state().status();
+    let pins = view.state().pins().clone();
     let asked = view.state().chosen_grant(&wanted).map_err(|why| {
         let listed = |asked: &AskedGrant| {
             let ids = asked.calls.iter().map(|(_, id)| format!("`{id}`")).collect::<Vec<_>>().join(", ");
@@ -145,6 +196,14 @@ pub(crate) async fn grant(
         not_chosen(&run, "grant", status, why, listed)
     })?;
     drop(view);
+    if !matches!(grant, GrantBody::Refuse) {
+        own(admitted, &run)?;
+        let denial = &asked.denial;
+        let is_pinned = |plugin: &str| pins.contains_key(format!("plugin {plugin}").as_str());
+        if !remedy::fits(denial) || !denial.remedy.plugin().is_none_or(is_pinned) {
+            return Err(misfit(&run, denial));
+        }
+    }
     let grant = match grant {
         GrantBody::Once => Some(GrantScope::Once),
         GrantBody::Run => Some(GrantScope::Run),
@@ -160,6 +219,27 @@ pub(crate) async fn grant(
         admitted.tenant.host.engine().send(&run, &message).await?;
     }
     Ok(Json(Sent { run, step: None }))
+}
+
+fn misfit(run: &RunId, denial: &Denial) -> Problem {
+    let detail = format!(
+        "run `{run}` was denied {}, but what it asks for is something else: {}",
+        denial.capability, denial.remedy
+    );
+    Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail).remedy("refuse it")
+}
+
+/// Refuses a run that came with the journal and that was not adopted here.
+///
+/// # Errors
+/// 409, with the command that adopts it.
+pub(crate) fn own(admitted: &Admitted, run: &RunId) -> Result<(), Problem> {
+    if !admitted.tenant.host.engine().journal().is_from_elsewhere(run) {
+        return Ok(());
+    }
+    let detail = format!("run `{run}` was not made here: it came with the journal");
+    let remedy = format!("if it may go on, on the server: opcell runs adopt {run}");
+    Err(Problem::new(StatusCode::CONFLICT, "run-from-elsewhere", detail).remedy(remedy))
 }
 
 /// Writes what was denied into the tenant's project file. The plugin is loaded again when the file is seen to have
@@ -195,7 +275,7 @@ fn not_chosen<T>(
             Problem::new(StatusCode::CONFLICT, "nothing-to-approve", detail)
         }
         NotChosen::Gone => {
-            let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            let detail = format!("run `{run}` does not ask that any more: it was answered, or the run has continued");
             Problem::new(StatusCode::CONFLICT, "not-asked", detail).remedy("look at the run's `questions` again")
         }
         NotChosen::Several(several) => {
@@ -217,9 +297,10 @@ fn not_chosen<T>(
 }
 
 /// Approves what a run asks for, or refuses it. The caller's name is recorded.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
+#[utoipa::path(post, operation_id = "approve_run", path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = ApproveBody, responses(
-    (status = 200, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The answer was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn approve(
     Approving(admitted): Approving,
     At((_, run)): At<(String, String)>,
@@ -232,7 +313,31 @@ pub(super) async fn approve(
         }
         return self::grant(&admitted, run.into(), body.wanted(), grant).await;
     }
-    answer(&admitted, run.into(), body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
+    let run: RunId = run.into();
+    let view = admitted.tenant.views.of(&run).await?;
+    let about_calls: Vec<String> = match (&body.questions, &body.question) {
+        (Some(questions), _) => questions.clone(),
+        (None, Some(question)) if view.state().asked_call(question).is_some() => vec![question.clone()],
+        _ => Vec::new(),
+    };
+    drop(view);
+    if !about_calls.is_empty() || body.arguments.is_some() || body.remember.is_some() {
+        if about_calls.is_empty() {
+            let detail = "`arguments` and `remember` answer a question about a call, which needs its `question`";
+            return Err(
+                Problem::bad_request("invalid-body", detail).remedy("send the `id` that the run's `questions` have")
+            );
+        }
+        let answer = match body.approved.unwrap_or(true) {
+            false => CallAnswer::Refuse { reason: body.why.as_deref().map(Into::into) },
+            true => CallAnswer::Approve {
+                arguments: body.arguments.clone().unwrap_or(Value::Undefined),
+                run: body.remember == Some(RememberBody::Run),
+            },
+        };
+        return answer_calls(&admitted, run, about_calls, &answer, "api").await;
+    }
+    answer(&admitted, run, body.wanted(), body.approved.unwrap_or(true), body.why.as_deref()).await
 }
 
 impl ApproveBody {
@@ -249,6 +354,7 @@ pub(crate) async fn answer(
     approved: bool,
     why: Option<&str>,
 ) -> Result<Json<Sent>, Problem> {
+    own(admitted, &run)?;
     let view = admitted.tenant.views.of(&run).await?;
     let status = view.state().status();
     let asked = view.state().chosen_approval(&wanted).map_err(|why| {
@@ -270,7 +376,7 @@ pub(crate) async fn answer(
 }
 
 /// Why a run is cancelled.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelBody {
     /// Reason to record; `cancelled` by default.
@@ -278,13 +384,14 @@ pub struct CancelBody {
 }
 
 /// Asks a run to stop. It has ended when its status says so.
-#[utoipa::path(post, path = "/v1/{tenant}/runs/{run}/cancel", tag = "runs",
-    params(("tenant" = String, Path), ("run" = String, Path)), request_body = CancelBody, responses(
-    (status = 202, body = Sent), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(post, operation_id = "cancel_run", path = "/v1/{tenant}/runs/{run}/cancel", tag = "runs",
+    params(("tenant" = String, Path), ("run" = String, Path)), request_body = Option<CancelBody>, responses(
+    (status = 202, description = "The request to cancel was sent", body = Sent),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn cancel(
     Running(admitted): Running,
     At((_, run)): At<(String, String)>,
-    Body(body): Body<CancelBody>,
+    MayBody(body): MayBody<CancelBody>,
 ) -> Result<(StatusCode, Json<Sent>), Problem> {
     let run: RunId = run.into();
     let reason = body.reason.unwrap_or_else(|| "cancelled".to_owned());

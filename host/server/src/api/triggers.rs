@@ -85,12 +85,15 @@ impl TriggerItem {
 /// The triggers, which start runs or send them signals without a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Triggers {
+    /// Those of the tenant, by name.
     triggers: Vec<TriggerItem>,
 }
 
 /// Lists the triggers.
-#[utoipa::path(get, path = "/v1/{tenant}/triggers", tag = "triggers", params(("tenant" = String, Path)), responses(
-    (status = 200, body = Triggers), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_triggers", path = "/v1/{tenant}/triggers", tag = "triggers",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The triggers", body = Triggers),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<Triggers> {
     Json(Triggers { triggers: admitted.tenant.triggers.iter().map(TriggerItem::of).collect() })
 }

@@ -3,6 +3,7 @@
 use super::{
     App, GraphFormat,
     body::{At, Body, Params},
+    shapes::Finding,
     shown,
 };
 use crate::{
@@ -17,10 +18,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use opcell::{Rejected, Severity, Workflow, document, report};
-use opcell_ir::diagnostic::did_you_mean;
+use opcell_ir::diagnostic::{did_you_mean, listed};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use utoipa::{IntoParams, ToSchema};
 
 /// A workflow in a list.
@@ -38,18 +45,22 @@ pub struct WorkflowEntry {
     /// Declared inputs by name, as the execution model has them.
     inputs: Json_,
     /// Why it does not compile, with places.
+    #[schema(value_type = Vec<Finding>)]
     findings: Vec<Json_>,
 }
 
 /// Every workflow of a tenant.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkflowList {
+    /// Those of the tenant, by name.
     workflows: Vec<WorkflowEntry>,
 }
 
 /// Lists the workflows, those that do not compile among them.
-#[utoipa::path(get, path = "/v1/{tenant}/workflows", tag = "workflows", params(("tenant" = String, Path)), responses(
-    (status = 200, body = WorkflowList), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, operation_id = "list_workflows", path = "/v1/{tenant}/workflows", tag = "workflows",
+    params(("tenant" = String, Path)), responses(
+    (status = 200, description = "The workflows", body = WorkflowList),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(Reading(admitted): Reading) -> Json<WorkflowList> {
     admitted.tenant.refresh().await;
     let entry = |(name, read): (Arc<str>, Result<Workflow, Rejected>)| match read {
@@ -89,9 +100,10 @@ pub(crate) async fn named(tenant: &Arc<Tenant>, name: &str) -> Result<Workflow, 
 }
 
 /// Gives a workflow as the execution model (`workflow-ir/v1`).
-#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}", tag = "workflows",
+#[utoipa::path(get, operation_id = "get_workflow", path = "/v1/{tenant}/workflows/{workflow}", tag = "workflows",
     params(("tenant" = String, Path), ("workflow" = String, Path)), responses(
-    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The workflow in the execution model", body = Object),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn get(
     Reading(admitted): Reading,
     At((_, name)): At<(String, String)>,
@@ -118,10 +130,11 @@ impl GraphParams {
 }
 
 /// Draws a workflow.
-#[utoipa::path(get, path = "/v1/{tenant}/workflows/{workflow}/graph", tag = "workflows",
+#[utoipa::path(get, operation_id = "get_workflow_graph", path = "/v1/{tenant}/workflows/{workflow}/graph",
+    tag = "workflows",
     params(("tenant" = String, Path), ("workflow" = String, Path), GraphParams), responses(
-    (status = 200, content((String = "image/svg+xml"), (String = "text/plain"))),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The drawing", content((String = "image/svg+xml"), (String = "text/plain"))),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn graph(
     State(app): State<Arc<App>>,
     Reading(admitted): Reading,
@@ -168,51 +181,88 @@ pub struct Checked {
     /// `true` if it compiles.
     ok: bool,
     /// Errors and warnings with their places.
+    #[schema(value_type = Vec<Finding>)]
     findings: Vec<Json_>,
 }
 
-async fn compiled(body: DocumentBody) -> Result<document::Document, Problem> {
+/// Compiles a document, and then does something with it, away from the threads that answer other requests. Few
+/// documents of a tenant are compiled at a time; the work for a request whose client has gone is not begun.
+async fn compiled<T: Send + 'static>(
+    tenant: &Tenant,
+    body: DocumentBody,
+    then: impl FnOnce(document::Document) -> T + Send + 'static,
+) -> Result<T, Problem> {
     // What a document names beside itself does not concern someone who sends a text.
     let plain = Path::new(&body.name).file_name().is_some_and(|name| name == body.name.as_str());
     if !plain {
         let detail = format!("`{}` is not a file name", shown(&body.name));
         return Err(Problem::bad_request("invalid-name", detail).remedy("send a name such as `triage.edn`"));
     }
-    let work = tokio::task::spawn_blocking(move || document::compile(Path::new(&body.name), body.text)).await;
-    work.map_err(|_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-compiled", "compiling was abandoned"))
+    let abandoned = || Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-compiled", "compiling was abandoned");
+    let room = tenant.compiling.clone().acquire_owned().await.map_err(|_| abandoned())?;
+    let wanted = Wanted::default();
+    let asks = wanted.0.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        // The place of a work that cannot be stopped is free when it has ended, and not when its client has gone.
+        let _room = room;
+        let compiled = asks.load(Ordering::Relaxed).then(|| document::compile(Path::new(&body.name), body.text));
+        compiled.filter(|_| asks.load(Ordering::Relaxed)).map(then)
+    });
+    work.await.ok().flatten().ok_or_else(abandoned)
+}
+
+/// `true` while a request waits for its answer.
+struct Wanted(Arc<AtomicBool>);
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Checks a document without keeping it.
-#[utoipa::path(post, path = "/v1/{tenant}/check", tag = "workflows", params(("tenant" = String, Path)),
+#[utoipa::path(post, operation_id = "check_document", path = "/v1/{tenant}/check", tag = "workflows",
+    params(("tenant" = String, Path)),
     request_body = DocumentBody, responses(
-    (status = 200, body = Checked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "What was found", body = Checked),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn check(
     Running(admitted): Running,
     Body(body): Body<DocumentBody>,
 ) -> Result<Json<Checked>, Problem> {
-    let document = compiled(body).await?;
-    let source = document.source.clone();
     let host = admitted.tenant.host.now();
-    // Away from the threads that answer other requests.
-    let check = move || {
+    let check = move |document: document::Document| {
+        let source = document.source.clone();
         let mut findings = document.diagnostics.clone();
         if let Ok(workflow) = Workflow::of(document) {
             findings.extend(host.check(&workflow));
         }
-        findings
+        let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
+        let findings = listed(findings).iter().map(|finding| report::to_json(Some(&source), finding)).collect();
+        Checked { ok, findings }
     };
-    let abandoned = |_| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not-checked", "the check was abandoned");
-    let findings = tokio::task::spawn_blocking(check).await.map_err(abandoned)?;
-    let ok = findings.iter().all(|finding| finding.severity != Severity::Error);
-    let findings = findings.iter().map(|finding| report::to_json(Some(&source), finding)).collect();
-    Ok(Json(Checked { ok, findings }))
+    compiled(&admitted.tenant, body, check).await.map(Json)
 }
 
 /// Compiles a document to the execution model without keeping it.
-#[utoipa::path(post, path = "/v1/{tenant}/compile", tag = "workflows", params(("tenant" = String, Path)),
+#[utoipa::path(post, operation_id = "compile_document", path = "/v1/{tenant}/compile", tag = "workflows",
+    params(("tenant" = String, Path)),
     request_body = DocumentBody, responses(
-    (status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn compile(Running(_): Running, Body(body): Body<DocumentBody>) -> Result<Json<Json_>, Problem> {
-    let workflow = Workflow::of(compiled(body).await?)?;
-    Ok(Json(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default()))
+    (status = 200, description = "The workflow in the execution model", body = Object),
+    (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn compile(
+    Running(admitted): Running,
+    Body(body): Body<DocumentBody>,
+) -> Result<Json<Json_>, Problem> {
+    let compile = |document| -> Result<Json_, Rejected> {
+        let workflow = Workflow::of(document)?;
+        Ok(serde_json::to_value(workflow.ir().as_ref()).unwrap_or_default())
+    };
+    Ok(Json(compiled(&admitted.tenant, body, compile).await??))
 }

@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-/// How often the workflows are looked at. An exchange of plugins is noticed at once.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval at which the workflows are polled. An exchange of plugins is noticed at once.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Tells whoever listens that the list is another one.
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ impl Changes {
 /// Returns a number for the list, which differs where the list does.
 async fn of(server: &McpServer) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for tool in server.tools().await.page(0, usize::MAX) {
+    for tool in server.tools().await.page(None, usize::MAX).0 {
         serde_json::to_string(&tool).unwrap_or_default().hash(&mut hasher);
     }
     hasher.finish()
@@ -48,7 +48,7 @@ async fn look(server: McpServer, host: LiveHost, count: Arc<watch::Sender<u64>>,
     loop {
         tokio::select! {
             _ = exchanges.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
         if count.receiver_count() == 0 {
             return;

@@ -5,8 +5,22 @@ use rmcp::model::{ClientRequest, CustomRequest};
 use serde_json::Value as Json;
 
 /// Methods that this server answers.
-const KNOWN: [&str; 7] =
-    ["initialize", "ping", "tools/call", "tools/list", "resources/list", "resources/read", "resources/templates/list"];
+const KNOWN: [&str; 14] = [
+    "initialize",
+    "ping",
+    "resources/directory/read",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "skills/get",
+    "skills/list",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
 
 /// The fault in the parameters of a request, if its method is known.
 pub(super) fn wrong_in(request: &ClientRequest) -> Option<String> {
@@ -34,7 +48,17 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
                 "tools/call" if of("arguments").is_some_and(|arguments| !arguments.is_object()) => {
                     expected("an object", "arguments", of("arguments"))
                 }
-                "resources/read" if !of("uri").is_some_and(Json::is_string) => expected("a text", "uri", of("uri")),
+                "tasks/get" | "tasks/update" | "tasks/cancel" if !of("taskId").is_some_and(Json::is_string) => {
+                    expected("a text", "taskId", of("taskId"))
+                }
+                "tasks/update" if !of("inputResponses").is_some_and(Json::is_object) => {
+                    expected("an object", "inputResponses", of("inputResponses"))
+                }
+                "resources/read" | "resources/directory/read" | "skills/get"
+                    if !of("uri").is_some_and(Json::is_string) =>
+                {
+                    expected("a text", "uri", of("uri"))
+                }
                 _ => format!("the parameters of {method} are not as the protocol has them"),
             }
         }

@@ -1,9 +1,10 @@
 //! The transport of `opcell mcp`: a message per line, or a list of them as revision 2025-03-26 has it.
 //!
-//! A line that is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests and does
-//! not take the answers is not read any further, so that neither fills memory.
+//! A line that is no message is answered as JSON-RPC says. Requests in work are bounded: a client that sends requests
+//! and does not take the answers is not read any further, so that neither fills memory.
 
 use super::params;
+use opcell_schema::json::values_in;
 use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     RoleServer,
@@ -32,6 +33,18 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Bytes of one line.
 const MAX_LINE: usize = 16 << 20;
 
+/// KiB of memory of the requests in work: a line of two bytes for each value takes a hundred times what it has.
+const MAX_UNITS: usize = 128 << 10;
+
+/// Bytes that a value takes beside its text.
+const VALUE_BYTES: usize = 100;
+
+/// The memory of a message, in KiB.
+fn units_of(line: &[u8]) -> usize {
+    let bytes = values_in(line).saturating_mul(VALUE_BYTES).saturating_add(line.len());
+    (bytes >> 10).clamp(1, MAX_UNITS)
+}
+
 /// Reads requests and writes answers.
 pub(super) struct Stdio<R, W> {
     read: BufReader<R>,
@@ -44,7 +57,8 @@ pub(super) struct Stdio<R, W> {
 
 /// A message that was read and is not passed on yet.
 enum Pending {
-    Message(Box<ClientJsonRpcMessage>),
+    /// With the KiB that it takes while it is worked on.
+    Message(Box<ClientJsonRpcMessage>, usize),
     Refusal(Json, Option<u64>),
 }
 
@@ -52,16 +66,26 @@ enum Pending {
 struct Out<W> {
     write: AsyncMutex<Option<W>>,
     room: Semaphore,
+    /// KiB that requests in work may still take.
+    units: Semaphore,
     open: Mutex<Open>,
 }
 
 #[derive(Default)]
 struct Open {
-    /// Requests in work, and the list that each came in.
-    requests: HashMap<RequestId, Option<u64>>,
+    requests: HashMap<RequestId, InWork>,
     /// Lists whose answers are not all there.
     batches: HashMap<u64, Batch>,
     last_batch: u64,
+}
+
+/// A request in work.
+#[derive(Clone, Copy, Default)]
+struct InWork {
+    /// The list that it came in.
+    batch: Option<u64>,
+    /// KiB that it takes.
+    units: usize,
 }
 
 struct Batch {
@@ -71,8 +95,12 @@ struct Batch {
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<R, W> {
     pub(super) fn new(read: R, write: W) -> Self {
-        let out =
-            Out { write: AsyncMutex::new(Some(write)), room: Semaphore::new(MAX_REQUESTS), open: Mutex::default() };
+        let out = Out {
+            write: AsyncMutex::new(Some(write)),
+            room: Semaphore::new(MAX_REQUESTS),
+            units: Semaphore::new(MAX_UNITS),
+            open: Mutex::default(),
+        };
         Self {
             read: BufReader::new(read),
             line: Vec::new(),
@@ -115,7 +143,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
         if line.is_empty() {
             return;
         }
-        let message = match serde_json::from_slice::<Json>(line) {
+        let message = match opcell_schema::json::from_slice::<Json>(line) {
             Ok(message) => message,
             Err(error) => {
                 let text = format!("the message is not JSON: {error}");
@@ -131,6 +159,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
             self.pending.push_back(Pending::Refusal(refusal(&id, &error), None));
             return;
         }
+        let units = units_of(line);
         match message {
             Json::Array(batch) if batch.is_empty() || batch.len() > MAX_REQUESTS => {
                 let text = format!("a list of messages has between 1 and {MAX_REQUESTS} of them");
@@ -146,18 +175,19 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
                     open.batches.insert(number, Batch { missing: 1, answers: Vec::new() });
                     number
                 };
+                let units = (units / batch.len()).max(1);
                 for message in batch {
-                    self.message(message, Some(number));
+                    self.message(message, Some(number), units);
                 }
                 if let Some(answers) = self.out.open().lacks_one_less(number) {
                     self.out.clone().write_later(answers, false);
                 }
             }
-            message => self.message(message, None),
+            message => self.message(message, None, units),
         }
     }
 
-    fn message(&mut self, message: Json, batch: Option<u64>) {
+    fn message(&mut self, message: Json, batch: Option<u64>, units: usize) {
         let id = message.get("id").cloned().unwrap_or_default();
         let is_asked = message.get("id").is_some() || !message.is_object();
         // The library takes these for no request at all.
@@ -172,7 +202,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
         let read = match serde_json::from_value::<ClientJsonRpcMessage>(message) {
             Ok(JsonRpcMessage::Request(request)) => match params::wrong_in(&request.request) {
                 Some(wrong) => Err(ErrorData::invalid_params(wrong, None)),
-                None if !self.out.open().begins(&request.id, batch) => {
+                None if !self.out.open().begins(&request.id, InWork { batch, units }) => {
                     Err(ErrorData::invalid_request("a request of this ID is in work", None))
                 }
                 None => Ok(JsonRpcMessage::Request(request)),
@@ -188,9 +218,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
                     // It is not answered.
                     self.out.clone().abandoned(id);
                 }
-                self.pending.push_back(Pending::Message(Box::new(JsonRpcMessage::Notification(notification))));
+                let message = JsonRpcMessage::Notification(notification);
+                self.pending.push_back(Pending::Message(Box::new(message), 0));
             }
-            Ok(message) => self.pending.push_back(Pending::Message(Box::new(message))),
+            Ok(message) => self.pending.push_back(Pending::Message(Box::new(message), units)),
             Err(error) if is_asked => {
                 if let Some(batch) = batch {
                     self.out.open().lacks_one_more(batch);
@@ -217,7 +248,8 @@ where
         async move {
             let Some(id) = answered(&message) else { return out.write(&serde_json::to_value(&message)?).await };
             let message = serde_json::to_value(&message)?;
-            let ended = out.open().ends(&id, message);
+            let (ended, units) = out.open().ends(&id, message);
+            out.units.add_permits(units);
             match ended {
                 Ended::Unknown(message) => out.write(&message).await,
                 Ended::Waits => {
@@ -238,10 +270,13 @@ where
             // Waiting is given up and resumed: what waits stays where it is until there is room.
             let takes_room = match self.pending.front() {
                 None => None,
-                Some(Pending::Message(message)) => Some(matches!(**message, JsonRpcMessage::Request(_))),
-                Some(Pending::Refusal(..)) => Some(true),
+                Some(Pending::Message(message, units)) if matches!(**message, JsonRpcMessage::Request(_)) => {
+                    Some((true, *units))
+                }
+                Some(Pending::Message(..)) => Some((false, 0)),
+                Some(Pending::Refusal(..)) => Some((true, 0)),
             };
-            let Some(takes_room) = takes_room else {
+            let Some((takes_room, units)) = takes_room else {
                 if self.advance().await {
                     continue;
                 }
@@ -255,10 +290,12 @@ where
                 continue;
             };
             if takes_room {
-                self.out.room.acquire().await.ok()?.forget();
+                let room = self.out.room.acquire().await.ok()?;
+                self.out.units.acquire_many(u32::try_from(units).unwrap_or(u32::MAX)).await.ok()?.forget();
+                room.forget();
             }
             match self.pending.pop_front() {
-                Some(Pending::Message(message)) => return Some(*message),
+                Some(Pending::Message(message, _)) => return Some(*message),
                 Some(Pending::Refusal(refusal, batch)) => {
                     let whole = match batch {
                         None => Some(refusal),
@@ -295,12 +332,12 @@ enum Ended {
 
 impl Open {
     /// Notes a request; `false` where one of its ID is in work.
-    fn begins(&mut self, id: &RequestId, batch: Option<u64>) -> bool {
+    fn begins(&mut self, id: &RequestId, work: InWork) -> bool {
         if self.requests.contains_key(id) {
             return false;
         }
-        self.requests.insert(id.clone(), batch);
-        if let Some(batch) = batch {
+        self.requests.insert(id.clone(), work);
+        if let Some(batch) = work.batch {
             self.lacks_one_more(batch);
         }
         true
@@ -312,11 +349,14 @@ impl Open {
         }
     }
 
-    fn ends(&mut self, id: &RequestId, answer: Json) -> Ended {
+    /// Ends a request; with the KiB that it took.
+    fn ends(&mut self, id: &RequestId, answer: Json) -> (Ended, usize) {
         match self.requests.remove(id) {
-            None => Ended::Unknown(answer),
-            Some(None) => Ended::Whole(answer),
-            Some(Some(batch)) => self.joins(batch, answer).map_or(Ended::Waits, Ended::Whole),
+            None => (Ended::Unknown(answer), 0),
+            Some(InWork { batch: None, units }) => (Ended::Whole(answer), units),
+            Some(InWork { batch: Some(batch), units }) => {
+                (self.joins(batch, answer).map_or(Ended::Waits, Ended::Whole), units)
+            }
         }
     }
 
@@ -369,11 +409,12 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Out<W> {
         let (known, whole) = {
             let mut open = self.open();
             let known = open.requests.remove(id);
-            let whole = known.flatten().and_then(|batch| open.lacks_one_less(batch));
+            let whole = known.and_then(|work| work.batch).and_then(|batch| open.lacks_one_less(batch));
             (known, whole)
         };
-        if known.is_some() {
+        if let Some(work) = known {
             self.room.add_permits(1);
+            self.units.add_permits(work.units);
         }
         if let Some(message) = whole {
             self.write_later(message, false);
@@ -419,6 +460,51 @@ mod tests {
                 byte => line.push(byte),
             }
         }
+    }
+
+    /// A call of a tool with so many numbers, as a line.
+    fn call(id: usize, numbers: usize) -> String {
+        let numbers = "0,".repeat(numbers);
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{"a":[{numbers}0]}}}}}}"#
+        ) + "\n"
+    }
+
+    #[tokio::test]
+    async fn requests_in_work_take_a_bounded_memory_together() {
+        let (mut transport, mut client, mut answers) = pair();
+        let writing = tokio::spawn(async move {
+            for id in 0..3 {
+                client.write_all(call(id, 900_000).as_bytes()).await.unwrap();
+            }
+            client
+        });
+        assert!(transport.receive().await.is_some());
+        // The next one would take more than there is, and waits for the end of the first.
+        let next = tokio::time::timeout(Duration::from_millis(300), transport.receive()).await;
+        assert!(next.is_err(), "two requests of a hundred megabytes are in work");
+        transport.send(done(0)).await.unwrap();
+        assert_eq!(said(&mut answers).await["id"], 0);
+        assert!(transport.receive().await.is_some());
+        transport.send(done(1)).await.unwrap();
+        assert!(transport.receive().await.is_some());
+        drop(writing.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_line_of_more_values_than_may_be_is_refused() {
+        let (mut transport, mut client, mut answers) = pair();
+        let writing = tokio::spawn(async move {
+            client.write_all(call(7, 2_000_000).as_bytes()).await.unwrap();
+            client
+        });
+        let reading = tokio::spawn(async move { transport.receive().await.is_some() });
+        let refused = said(&mut answers).await;
+        assert_eq!(refused["id"], Json::Null);
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("more than 1048576 values"), "{message}");
+        drop(writing.await.unwrap());
+        assert!(!reading.await.unwrap());
     }
 
     fn done(id: i64) -> ServerJsonRpcMessage {

@@ -16,6 +16,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -23,7 +24,7 @@ use std::{
 pub(super) const RUN: &str = "opcell_run";
 
 /// Longest name of a tool that all clients accept.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Characters of the digest in a name that is cut, or that two tools would have.
 const DIGEST: usize = 8;
@@ -40,6 +41,8 @@ pub(super) enum Target {
     Operation(Arc<str>),
     Workflow(Arc<str>),
     Run,
+    /// A tool of an MCP server of the project.
+    Remote(Arc<str>, Arc<str>),
 }
 
 /// The tools by their names.
@@ -47,13 +50,19 @@ pub(super) struct ToolList(BTreeMap<String, (Tool, Target)>);
 
 impl ToolList {
     pub(super) fn of(host: &Host, workflows: &BTreeSet<String>) -> Self {
-        let mut offered = Vec::new();
+        Self::with(host, workflows, Vec::new())
+    }
+
+    /// The same, with tools of others.
+    pub(super) fn with(host: &Host, workflows: &BTreeSet<String>, others: Vec<(String, Tool, Target)>) -> Self {
+        let mut offered = others;
         for (name, read) in host.library().listed() {
             if let (true, Ok(workflow)) = (workflows.contains(name.as_ref()), read) {
                 offered.push((format!("run_{name}"), workflow_tool(&workflow), Target::Workflow(name)));
             }
         }
-        let own = (!offered.is_empty()).then(run_tool);
+        let has_runs = offered.iter().any(|(.., target)| matches!(target, Target::Workflow(_)));
+        let own = has_runs.then(run_tool);
         for entry in host.catalog().entries() {
             if let Offer::Operation { effects, data_schema } = &entry.offer {
                 let tool = operation_tool(entry, *effects, data_schema);
@@ -78,7 +87,8 @@ impl ToolList {
         for (name, tool, target) in offered {
             let plain = plain(&name);
             let is_shared = wanted.get(&plain).is_some_and(|tools| *tools > 1);
-            let free = if is_shared || plain.len() > NAME { with_digest(&plain, &name, &target) } else { plain };
+            let free =
+                if is_shared || plain.len() > MAX_NAME_CHARS { with_digest(&plain, &name, &target) } else { plain };
             let mut tool = tool.with_title(one_line(&name, TITLE));
             tool.name = free.clone().into();
             list.insert(free, (tool, target));
@@ -86,12 +96,20 @@ impl ToolList {
         Self(list)
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    /// The tools after a name, in the order of their names, and `true` if there are no more.
+    pub(super) fn page(&self, after: Option<&str>, most: usize) -> (Vec<Tool>, bool) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.0.range::<str, _>((from, Bound::Unbounded)).map(|(_, (tool, _))| tool.clone());
+        let page = rest.by_ref().take(most).collect();
+        (page, rest.next().is_none())
     }
 
-    pub(super) fn page(&self, start: usize, most: usize) -> Vec<Tool> {
-        self.0.values().skip(start).take(most).map(|(tool, _)| tool.clone()).collect()
+    pub(super) fn all(&self) -> impl Iterator<Item = &Tool> {
+        self.0.values().map(|(tool, _)| tool)
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.0.get(name).map(|(tool, _)| tool)
     }
 
     pub(super) fn target(&self, name: &str) -> Option<Target> {
@@ -109,9 +127,10 @@ fn with_digest(plain: &str, name: &str, target: &Target) -> String {
         Target::Operation(_) => "operation",
         Target::Workflow(_) => "workflow",
         Target::Run => "run",
+        Target::Remote(..) => "server",
     };
     let digest = Digest::of_hash(Sha256::digest(format!("{kind} {name}").as_bytes()));
-    let begin: String = plain.chars().take(NAME - DIGEST - 1).collect();
+    let begin: String = plain.chars().take(MAX_NAME_CHARS - DIGEST - 1).collect();
     format!("{begin}_{}", digest.short().get(..DIGEST).unwrap_or_default())
 }
 
@@ -134,10 +153,11 @@ fn operation_tool(entry: &Entry, effects: Effects, data_schema: &Json) -> Tool {
     };
     let summary = shown::text(&entry.summary);
     let tool = Tool::new("", summary, object(&entry.arguments_schema)).with_annotations(annotations);
-    match data_schema.get("type").and_then(Json::as_str) {
-        // Clients check results against it: one that is not shown as it is would be broken by good results.
-        Some("object") if shown::schema(data_schema) == *data_schema => {
-            tool.with_raw_output_schema(object(data_schema))
+    match data_schema {
+        // Clients check results against it: one that is not shown as it is would be broken by good results. Clients of
+        // revisions before 2026-07-28 are told only of those of objects.
+        Json::Object(schema) if !schema.is_empty() && shown::schema(data_schema) == *data_schema => {
+            tool.with_raw_output_schema(Arc::new(schema.clone()))
         }
         _ => tool,
     }
@@ -215,13 +235,30 @@ mod tests {
         let alone = names(&[&first]);
         let both = names(&[&second, &first]);
         assert_eq!(alone[0], both[1], "what is added later changes no name");
-        assert!(alone[0].len() == NAME && both[0] != both[1], "{both:?}");
+        assert!(alone[0].len() == MAX_NAME_CHARS && both[0] != both[1], "{both:?}");
 
         assert_eq!(names(&["a/b", "a/c"]), ["a_b", "a_c"]);
         let shared = names(&["a/b-c", "a_b/c", "a/b_c"]);
         assert_eq!(shared[0], "a_b-c");
         assert!(shared[1] != shared[2] && shared[1..].iter().all(|name| name.starts_with("a_b_c_")), "{shared:?}");
         assert_ne!(names(&["opcell/run"])[0], RUN);
+    }
+
+    #[test]
+    fn pages_hold_every_tool_once_whatever_comes_and_goes_between_them() {
+        let list = |names: &[&str]| {
+            let tool = |name: &&str| {
+                let tool = Tool::new("", "", Arc::new(JsonObject::new()));
+                ((*name).to_owned(), tool, Target::Operation((*name).into()))
+            };
+            ToolList::named(None, names.iter().map(tool).collect())
+        };
+        let names = |page: &[Tool]| page.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
+        let (first, is_last) = list(&["a", "c", "d", "e"]).page(None, 2);
+        assert_eq!((names(&first), is_last), (vec!["a".to_owned(), "c".to_owned()], false));
+        let (second, is_last) = list(&["b", "d", "e"]).page(Some("c"), 2);
+        assert_eq!((names(&second), is_last), (vec!["d".to_owned(), "e".to_owned()], true));
+        assert!(list(&["a"]).page(Some("a"), 2).1);
     }
 
     #[test]

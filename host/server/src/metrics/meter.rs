@@ -17,27 +17,42 @@ use std::{
 /// Upper bounds of the buckets, in seconds: cells take tens of microseconds, waits for the disk milliseconds.
 const BOUNDS: [f64; 12] = [0.000_025, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
 
+/// The same for runs, which take from milliseconds to days.
+const RUN_BOUNDS: [f64; 12] = [0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 43_200.0, 259_200.0];
+
 /// The durations of something.
-#[derive(Default)]
-struct Histogram {
+pub(super) struct Histogram {
+    bounds: &'static [f64; BOUNDS.len()],
     buckets: [AtomicU64; BOUNDS.len()],
     count: AtomicU64,
     micros: AtomicU64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { bounds: &BOUNDS, buckets: Default::default(), count: AtomicU64::new(0), micros: AtomicU64::new(0) }
+    }
+}
+
 impl Histogram {
-    fn observe(&self, took: Duration) {
+    /// Of runs.
+    pub(super) fn of_runs() -> Self {
+        Self { bounds: &RUN_BOUNDS, ..Self::default() }
+    }
+
+    pub(super) fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
-        if let Some(bucket) = BOUNDS.iter().position(|bound| seconds <= *bound).and_then(|at| self.buckets.get(at)) {
+        if let Some(bucket) = self.bounds.iter().position(|bound| seconds <= *bound).and_then(|at| self.buckets.get(at))
+        {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    fn write(&self, out: &mut String, name: &str, label: &str) {
+    pub(super) fn write(&self, out: &mut String, name: &str, label: &str) {
         let mut below = 0;
-        for (bound, bucket) in BOUNDS.iter().zip(&self.buckets) {
+        for (bound, bucket) in self.bounds.iter().zip(&self.buckets) {
             below += bucket.load(Ordering::Relaxed);
             let _ = writeln!(out, "opcell_{name}_bucket{{{label},le=\"{bound}\"}} {below}");
         }
@@ -59,7 +74,8 @@ struct Figures {
     failures: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Counts what the host of one tenant does: give it to the host as its log and as its journal's sink, and to the tenant.
+/// Counts what the host of one tenant does: give it to the host as its log and as its journal's sink, and to the
+/// tenant.
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Figures>);
 

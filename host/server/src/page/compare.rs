@@ -1,6 +1,6 @@
 //! Two runs beside each other: the steps that they took, and where they begin to differ.
 
-use super::{door::Visitor, duration, page, run_place};
+use super::{brief, door::Visitor, duration, page, run_place};
 use crate::{
     access::tokens::Scope,
     api::{At, Params},
@@ -9,17 +9,27 @@ use crate::{
 };
 use axum::response::Response;
 use maud::{Markup, html};
+use opcell_engine::Event;
 use opcell_journal::RunId;
+use opcell_types::Value;
 use serde::Deserialize;
 
 /// Steps that are shown.
-const MOST: usize = 500;
+const MAX_DIFFERENCES: usize = 500;
 
 /// The two runs to compare.
 #[derive(Deserialize)]
 pub(super) struct Pair {
     a: String,
     b: String,
+}
+
+/// One of the runs.
+struct Side {
+    run: RunId,
+    steps: Vec<Span>,
+    input: Value,
+    result: Value,
 }
 
 /// Compares two runs.
@@ -33,23 +43,37 @@ pub(super) async fn compare(
     for run in [&pair.a, &pair.b] {
         let run: RunId = run.as_str().into();
         let view = admitted.tenant.views.of(&run).await?;
-        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MOST).cloned();
-        let steps: Vec<Span> = steps.collect();
-        sides.push((run, steps));
+        let steps = view.spans().iter().filter(|span| span.kind == SpanKind::Step).take(MAX_DIFFERENCES).cloned();
+        let (steps, result): (Vec<Span>, Value) = (steps.collect(), view.state().outcome().result);
+        drop(view);
+        let first = admitted.tenant.views.events(&run, vec![1]).await?;
+        let input = first.get(&1).and_then(|first| match &first.event {
+            Event::RunStarted(started) => Some(started.input.clone()),
+            _ => None,
+        });
+        sides.push(Side { run, steps, input: input.unwrap_or_default(), result });
     }
     let same = |at: usize| {
         let of = |side: usize| {
-            sides.get(side).and_then(|(_, steps)| steps.get(at)).map(|step| (&step.name, &step.failure, fact(step)))
+            sides.get(side).and_then(|side| side.steps.get(at)).map(|step| (&step.name, &step.failure, fact(step)))
         };
         of(0) == of(1)
     };
+    let differs = |of: fn(&Side) -> &Value| sides.first().map(of) != sides.last().map(of);
+    let (inputs_differ, results_differ) = (differs(|side| &side.input), differs(|side| &side.result));
     let main = html! {
         h1 { "Two runs" }
         p.quiet { "Each step beside the one with the same number. Those that differ in name, outcome or failure are marked." }
-        div.two { @for (run, steps) in &sides {
+        div.two { @for side in &sides {
             section {
-                h2 { a href=(run_place(&tenant, run)) { (run) } }
-                div.scroll { table { tbody { @for (at, step) in steps.iter().enumerate() {
+                @let here = run_place(&tenant, &side.run);
+                h2 { a href=(here) { (side.run) } }
+                h3.differs[inputs_differ] { "Input" @if inputs_differ { ", which differs" } }
+                (brief(&side.input, &format!("{here}/events/1")))
+                h3.differs[results_differ] { "Result" @if results_differ { ", which differs" } }
+                (brief(&side.result, &here))
+                h3 { "Steps" }
+                div.scroll { table { tbody { @for (at, step) in side.steps.iter().enumerate() {
                     tr.differs[!same(at)] { td.number { (at + 1) } (row(step)) }
                 } } } }
             }

@@ -5,6 +5,7 @@ use super::{News, whole};
 use crate::{
     access::{self, Access, Admitted, Caller, tokens::Scope},
     api::App,
+    audit::Sender,
     problem::Problem,
 };
 use axum::{
@@ -15,7 +16,7 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
-use maud::html;
+use maud::{Markup, html};
 use serde::Deserialize;
 use sha2::Sha256;
 use std::{
@@ -24,9 +25,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a session lasts, and how many there are at most.
-const LASTS: Duration = Duration::from_secs(12 * 3600);
-const MOST: usize = 10_000;
+/// The duration of a session, and the maximum number of sessions.
+const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 3600);
+const MAX_SESSIONS: usize = 10_000;
 
 /// The longest form with a token, in bytes: whoever sends it is not known yet.
 pub(super) const MAX_LOGIN: usize = 8 << 10;
@@ -49,7 +50,7 @@ impl Sessions {
 
     fn token(&self, session: &str) -> Option<String> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.retain(|_, (_, began)| began.elapsed() < LASTS);
+        tokens.retain(|_, (_, began)| began.elapsed() < SESSION_LIFETIME);
         tokens.get(session).map(|(token, _)| token.clone())
     }
 
@@ -79,6 +80,8 @@ pub(crate) struct Visitor {
     name: Option<Arc<str>>,
     caller: Caller,
     app: Arc<App>,
+    /// For the audit log.
+    sender: Sender,
 }
 
 impl Visitor {
@@ -97,7 +100,7 @@ impl Visitor {
         }
         let caller = access::caller(app, &own).ok()?;
         let name = (!session.is_empty()).then(|| caller.name.clone());
-        Some(Self { session, headers: own, name, caller, app: app.clone() })
+        Some(Self { session, headers: own, name, caller, app: app.clone(), sender: Sender::default() })
     }
 
     /// Returns `true` if the token is for this tenant.
@@ -132,7 +135,7 @@ impl Visitor {
     /// # Errors
     /// As for a request of the API.
     pub(crate) fn admit(&self, tenant: &str, scope: Scope) -> Result<Admitted, Problem> {
-        access::admit_to(&self.app, &self.headers, tenant, scope)
+        access::admit_to(&self.app, &self.headers, tenant, scope, &self.sender)
     }
 }
 
@@ -140,7 +143,8 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Response> {
-        Self::of(app, &parts.headers).ok_or_else(|| Redirect::to("/login").into_response())
+        let visitor = Self::of(app, &parts.headers).ok_or_else(|| Redirect::to("/login").into_response())?;
+        Ok(Self { sender: Sender::of(&parts.extensions), ..visitor })
     }
 }
 
@@ -155,13 +159,20 @@ pub(super) async fn form() -> Response {
         h1 { "Log in" }
         p { "Open the address that " code { "opcell serve" } " printed, or paste a token that it or "
             code { "opcell token new" } " printed." }
+        (login())
+    };
+    whole("Log in", None, None, News::default(), main)
+}
+
+/// The form that takes a token.
+pub(super) fn login() -> Markup {
+    html! {
         form.row method="post" action="/login" {
             label for="token" { "Token" }
             input id="token" name="token" type="password" autocomplete="off" required autofocus size="40";
             button { "Log in" }
         }
-    };
-    whole("Log in", None, None, News::default(), main)
+    }
 }
 
 /// A token.
@@ -208,7 +219,7 @@ fn begin(app: &Arc<App>, token: &str) -> Result<Response, Problem> {
     {
         let mut tokens = app.sessions.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever logs in often ends none of the others' sessions but the oldest.
-        if tokens.len() >= MOST
+        if tokens.len() >= MAX_SESSIONS
             && let Some(oldest) = tokens.iter().min_by_key(|(_, (_, began))| *began).map(|(session, _)| session.clone())
         {
             tokens.remove(&oldest);
@@ -216,7 +227,10 @@ fn begin(app: &Arc<App>, token: &str) -> Result<Response, Problem> {
         tokens.insert(session.clone(), (token.to_owned(), Instant::now()));
     }
     let secure = if app.is_tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}", LASTS.as_secs());
+    let cookie = format!(
+        "{COOKIE}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={}{secure}",
+        SESSION_LIFETIME.as_secs()
+    );
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response())
 }
 

@@ -3,7 +3,7 @@
 use super::{News, door::Visitor, duration, moment, page, place, run_place, whole};
 use crate::{
     access::tokens::Scope,
-    api::{App, At, Params},
+    api::{App, At, Params, encoded},
     problem::Problem,
 };
 use axum::{
@@ -11,19 +11,22 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
-use opcell::reach::{Reach, reach};
-use opcell_engine::{event::Timestamp, outcome::Question};
+use opcell::{
+    reach::{Reach, reach},
+    standing::{self, STUCK_SECONDS, Standing},
+};
+use opcell_engine::event::Timestamp;
 use opcell_journal::{RunEntry, RunQuery};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
 
 /// Runs on one page.
-const PAGE: usize = 100;
+const RUNS_PER_PAGE: usize = 100;
 
-/// How often the script looks for other runs, in milliseconds.
-const LOOK: u32 = 2_000;
+/// The interval at which the script looks for other runs, in milliseconds.
+const POLL_INTERVAL_MS: u32 = 2_000;
 
-/// Suspended runs of a page for which the list says what they wait for: each has to be read.
+/// Runs of a page for which the list says what they wait for: each has to be read.
 const QUESTIONS: usize = 50;
 
 /// The tenants that the visitor reaches; the runs if there is only one.
@@ -55,7 +58,17 @@ pub(super) async fn tenants(State(app): State<Arc<App>>, visitor: Visitor) -> Re
 pub(super) struct Wanted {
     #[serde(default)]
     status: String,
+    #[serde(default)]
+    workflow: String,
+    /// The beginning of its ID.
+    #[serde(default)]
+    run: String,
     before: Option<String>,
+}
+
+/// The text of a field of the form; none for an empty one.
+fn given(field: &str) -> Option<Arc<str>> {
+    (!field.is_empty()).then(|| field.into())
 }
 
 /// The runs of a tenant, newest first.
@@ -68,20 +81,28 @@ pub(super) async fn runs(
     let engine = admitted.tenant.host.engine();
     let query = RunQuery {
         before: wanted.before.as_deref().map(Arc::from),
-        status: Some(wanted.status.as_str()).filter(|status| !status.is_empty()).map(Arc::from),
-        limit: PAGE + 1,
+        status: given(&wanted.status),
+        workflow: given(&wanted.workflow),
+        prefix: given(wanted.run.trim()),
+        limit: RUNS_PER_PAGE + 1,
         ..RunQuery::default()
     };
     let shown = engine.runs_page(query).await?;
     let now = engine.ports().timer.now().0;
-    let next = if shown.len() > PAGE { shown.get(PAGE - 1).map(|run| run.run.clone()) } else { None };
+    let next = if shown.len() > RUNS_PER_PAGE { shown.get(RUNS_PER_PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
-    let suspended = shown.iter().take(PAGE).filter(|run| run.status(now) == "suspended");
+    let unfinished = shown.iter().take(RUNS_PER_PAGE).filter(|run| !run.state.ended);
     let _room = admitted.tenant.views.room().await?;
-    for run in suspended.take(QUESTIONS) {
-        let questions = admitted.tenant.host.engine().state_at(&run.run, None).await?.questions();
-        waits.insert(run.run.clone(), questions.iter().map(asked).collect::<Vec<_>>().join(", "));
+    let here = standing::loaded(admitted.tenant.host.now().catalog());
+    for run in unfinished.take(QUESTIONS) {
+        // One that cannot be read hides no other.
+        let waits_for = match Standing::of(engine, run, Some(&here), STUCK_SECONDS).await {
+            Ok(standing) => standing.waits_for(),
+            Err(error) => error.to_string(),
+        };
+        waits.insert(run.run.clone(), waits_for);
     }
+    let workflows = admitted.tenant.host.now().library().listed();
     let main = html! {
         h1 { "Runs" }
         form.row method="get" {
@@ -90,15 +111,20 @@ pub(super) async fn runs(
                 option value="" { "all" }
                 @for name in RunEntry::STATUSES { option value=(name) selected[name == wanted.status] { (name) } }
             }
+            label for="workflow" { "Workflow" }
+            input id="workflow" name="workflow" list="workflows" value=(wanted.workflow) size="16";
+            datalist id="workflows" { @for (name, _) in &workflows { option value=(name) {} } }
+            label for="run" { "ID begins with" }
+            input id="run" name="run" value=(wanted.run) size="16";
             button { "Show" }
         }
         @if shown.is_empty() {
-            p.quiet { "There are no such runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
+            p.quiet { "No matching runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
                 code { "/v1/" (tenant) "/runs" } "." }
         } @else {
             div.scroll { table {
-                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
-                tbody { @for run in shown.iter().take(PAGE) {
+                thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started (UTC)" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
+                tbody { @for run in shown.iter().take(RUNS_PER_PAGE) {
                     tr {
                         td { a href=(run_place(&tenant, &run.run)) { (run.run) } }
                         td { span class={ "status " (run.status(now)) } { (run.status(now)) } }
@@ -113,27 +139,17 @@ pub(super) async fn runs(
             form.row method="get" action=(place(&tenant, "/compare")) {
                 label for="a" { "Compare" } input id="a" name="a" list="runs" required;
                 label for="b" { "with" } input id="b" name="b" list="runs" required;
-                datalist id="runs" { @for run in shown.iter().take(PAGE) { option value=(run.run) {} } }
+                datalist id="runs" { @for run in shown.iter().take(RUNS_PER_PAGE) { option value=(run.run) {} } }
                 button { "Compare" }
             }
         }
         @if let Some(next) = next {
-            p { a href={ (place(&tenant, "")) "?status=" (wanted.status) "&before=" (crate::api::encoded(&next)) } { "Older runs" } }
+            p { a href={ (place(&tenant, "")) "?status=" (encoded(&wanted.status)) "&workflow=" (encoded(&wanted.workflow)) "&run=" (encoded(&wanted.run)) "&before=" (encoded(&next)) } { "Older runs" } }
         }
     };
     // What is older does not change much.
-    let every = wanted.before.is_none().then_some(LOOK);
+    let every = wanted.before.is_none().then_some(POLL_INTERVAL_MS);
     Ok(whole("Runs", Some(&tenant), Some(&visitor), News { every, ..News::default() }, main))
-}
-
-/// Returns what a run waits for, in a few words.
-fn asked(question: &Question) -> String {
-    match question {
-        Question::Signal { name, approval: true, .. } => format!("approval {name}"),
-        Question::Signal { name, .. } => format!("signal {name}"),
-        Question::Doubt { step, .. } => format!("a decision on step {step}"),
-        Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
-    }
 }
 
 /// The plugins and what they offer.

@@ -1,5 +1,7 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
+mod data;
+pub(super) mod history;
 mod receipt;
 mod shown;
 
@@ -8,6 +10,7 @@ use crate::{
     access::{Standing, tokens::Scope},
     api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
+    view::Said,
 };
 use axum::{
     Form,
@@ -16,11 +19,12 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use opcell::Denial;
-use opcell_engine::{Message, Wanted};
+use opcell_engine::{Event, Message, Wanted, event::CallAnswer};
 use opcell_journal::RunId;
+use opcell_types::Value;
 use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The part of a long run.
 #[derive(Default, Deserialize)]
@@ -35,8 +39,8 @@ pub(super) struct Part {
     said: Option<usize>,
 }
 
-/// How often the page of a run looks again that is still being read, in milliseconds.
-const READING: u32 = 500;
+/// The interval at which the page of a run that is still being read reloads, in milliseconds.
+const RELOAD_INTERVAL_MS: u32 = 500;
 
 /// Shows a run. Of a long one, only what is shown of it is read again, and no page waits until all of it has been read
 /// once.
@@ -51,11 +55,14 @@ pub(super) async fn show(
     let (mut view, is_all) = views.glance(&run).await?;
     let (mut spans, all) = view.window(part.failed, part.from, SPANS);
     let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
-    let events: Vec<u64> = view.said().iter().skip(said).take(SAID).copied().collect();
+    let conversation: Vec<Said> = view.said().iter().skip(said).take(SAID).cloned().collect();
     let state = view.state();
-    let began = state.started_at();
+    let began = state.own_start();
+    let forked = state.forked().cloned();
+    let before_failure = view.before_failure();
+    let state = view.state();
     let engine = admitted.tenant.host.engine();
-    // What goes on, or waits, lasts until now.
+    // What continues, or waits, lasts until now.
     let now = engine.ports().timer.now();
     let last = if state.status().has_ended() { view.last().map_or(began, |last| last.at) } else { now };
     let mut shown = Shown {
@@ -74,25 +81,45 @@ pub(super) async fn show(
         timeline: Window { from: part.from, all, failed: part.failed },
         is_cut: view.is_cut(),
         spans: Vec::new(),
+        data: BTreeMap::new(),
+        input: None,
         denials: view.denials().to_vec(),
+        forked,
+        before_failure,
+        standing: None,
         talk: Window { from: said, all: view.said().len(), failed: false },
         said: Vec::new(),
     };
     drop(view);
+    shown.stands(&admitted.tenant, &run).await?;
     if !is_all {
-        shown.partly_read(engine, &run).await?;
+        shown.partly_read(&admitted.tenant, &run).await?;
     }
-    let receipts = views.events(&run, spans.iter().filter_map(|span| span.receipt_at).collect()).await?;
+    // Of many spans, what they were given is looked up on pages of fewer.
+    let mut wanted = data::events_of(&spans);
+    wanted.extend(spans.iter().filter_map(|span| span.receipt_at));
+    wanted.push(1);
+    let receipts = views.events(&run, wanted).await?;
     for span in &mut spans {
         let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
         span.receipt =
             brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
     }
+    shown.input = receipts.get(&1).and_then(|first| match &first.event {
+        Event::RunStarted(started) => Some(started.input.clone()),
+        _ => None,
+    });
+    shown.data = receipts;
     shown.spans = spans;
-    shown.said = views.events(&run, events).await?.into_values().collect();
+    let mut events = views.events(&run, conversation.iter().map(|said| said.seq).collect()).await?;
+    shown.said = conversation
+        .into_iter()
+        .filter_map(|said| Some((events.remove(&said.seq)?, said)))
+        .map(|(event, said)| (said, event))
+        .collect();
     let live = format!("{}/live?after={}", shown.here, shown.seq);
     let news = match &shown.partly {
-        Some(_) => News { every: Some(READING), reload: true, ..News::default() },
+        Some(_) => News { every: Some(RELOAD_INTERVAL_MS), reload: true, ..News::default() },
         None if shown.outcome.status.has_ended() => News::default(),
         None => News { live: Some(&live), ..News::default() },
     };
@@ -169,6 +196,57 @@ pub(super) async fn answer(
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
+/// An answer about calls from the page.
+#[derive(Deserialize)]
+pub(super) struct CallForm {
+    proof: String,
+    /// The questions that the form was under, with spaces between them.
+    questions: String,
+    answer: CallWord,
+    #[serde(default)]
+    why: String,
+    #[serde(default)]
+    arguments: String,
+}
+
+/// An answer about calls.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum CallWord {
+    /// They are made.
+    Approve,
+    /// They are made, and so are the same ones in this run.
+    Run,
+    /// They are not.
+    Refuse,
+}
+
+/// Answers for calls.
+pub(super) async fn call(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<CallForm>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Approve)?;
+    let given = |text: &str| (!text.trim().is_empty()).then(|| text.to_owned());
+    let answer = match form.answer {
+        CallWord::Refuse => CallAnswer::Refuse { reason: given(&form.why).map(Into::into) },
+        word => {
+            let arguments = match given(&form.arguments) {
+                None => Value::Undefined,
+                Some(json) => Value::from_json(&json).map_err(|error| {
+                    Problem::bad_request("invalid-arguments", format!("the arguments are not JSON: {error}"))
+                })?,
+            };
+            CallAnswer::Approve { arguments, run: word == CallWord::Run }
+        }
+    };
+    let questions = form.questions.split(' ').map(str::to_owned).collect();
+    let _sent = api::answer_calls(&admitted, run.as_str().into(), questions, &answer, "page").await?;
+    Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
+}
+
 /// The grant that is made on the page.
 #[derive(Deserialize)]
 pub(super) struct GrantForm {
@@ -218,6 +296,12 @@ pub(super) async fn allow(
         let detail = format!("run `{}` was not denied that", api::shown(&run));
         Problem::new(StatusCode::CONFLICT, "nothing-to-grant", detail)
     })?;
+    api::own(&admitted, &run.as_str().into())?;
+    if !opcell::remedy::fits(&denial) {
+        let detail =
+            format!("what was denied is {}, and what would be written is {}", denial.capability, denial.remedy);
+        return Err(Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail));
+    }
     api::write_grant(&admitted, &denial).await?;
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
@@ -256,7 +340,26 @@ pub(super) async fn fork(
 ) -> Result<Response, Problem> {
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Run)?;
+    api::own(&admitted, &run.as_str().into())?;
     let _room = admitted.tenant.views.room().await?;
-    let fork = admitted.tenant.host.engine().fork(&run.into(), form.at, None).await?;
+    let fork =
+        admitted.tenant.host.engine().fork_by(&run.into(), form.at, None, Some(admitted.caller.name.clone())).await?;
+    Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
+}
+
+/// Forks before the call with which the run failed.
+pub(super) async fn retry(
+    visitor: Visitor,
+    At((tenant, run)): At<(String, String)>,
+    Form(form): Form<Pressed>,
+) -> Result<Response, Problem> {
+    visitor.check(&form.proof)?;
+    let admitted = visitor.admit(&tenant, Scope::Run)?;
+    let run: RunId = run.into();
+    api::own(&admitted, &run)?;
+    let _room = admitted.tenant.views.room().await?;
+    let engine = admitted.tenant.host.engine();
+    let at = engine.retry_point(&run, None).await?;
+    let fork = engine.fork_by(&run, at, None, Some(admitted.caller.name.clone())).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
 }

@@ -79,8 +79,8 @@ fn at_times(trigger: &Trigger, schedule: &Schedule, own: &[RunEntry]) -> Markup 
             }
             li { b { "If missed " } (match schedule.missed() {
                 Missed::Skip => "it is skipped",
-                Missed::One => "the last one is made up for",
-                Missed::All => "each is made up for, the newest 100",
+                Missed::One => "the last one is run once",
+                Missed::All => "each is run, the newest 100",
                 _ => "as the project file says",
             }) }
         }
@@ -112,7 +112,7 @@ fn for_requests(trigger: &Trigger, webhook: &Webhook, tenant: &str) -> Markup {
 
 fn last_runs(own: &[RunEntry], tenant: &str, now: i64) -> Markup {
     html! {
-        @if own.is_empty() { p.quiet { "It has started no run that is in the journal." } } @else {
+        @if own.is_empty() { p.quiet { "No runs yet." } } @else {
             div.scroll { table {
                 thead { tr { th { "Last runs" } th { "Status" } th { "Started" } th.number { "Took" } } }
                 tbody { @for run in own.iter().take(RUNS) {

@@ -165,7 +165,7 @@ pub fn each(returned: &str) -> Workflow {
 #[allow(dead_code, reason = "each test program uses a part of it")]
 pub async fn ended(host: &Host, run: &str, elements: usize) {
     let items = Value::from_json(&json!({"items": vec![json!({"ok": true}); elements]}).to_string()).unwrap();
-    let options = RunOptions { run: Some(run.into()), ..RunOptions::default() };
+    let options = RunOptions { run: Some(run.parse().unwrap()), ..RunOptions::default() };
     host.start_with(&workflow(), items, options).await.unwrap().finished().await.unwrap();
 }
 

@@ -7,14 +7,14 @@
 #![allow(clippy::indexing_slicing, reason = "an absent member of a `serde_json::Value` reads as null and never panics")]
 
 mod calls;
-mod ending;
+mod end;
 mod fault;
 mod frames;
 mod json;
 mod reader;
 
 pub(super) use calls::{CallDrafts, Given, Piece, arguments, arguments_of_text};
-pub(super) use ending::{Ending, Finish};
+pub(super) use end::{AnswerEnd, Finish};
 pub(super) use fault::{Fault, error_in, words_of};
 pub(super) use json::parse;
 pub(super) use reader::AnswerReader;
@@ -35,7 +35,7 @@ pub(super) struct Answer {
     pub text: String,
     pub calls: Vec<Call>,
     pub tokens: Tokens,
-    pub ending: Ending,
+    pub ending: AnswerEnd,
     /// The provider's own form of the answer, where it wants more of it back than text and calls. A call in it has
     /// neither name nor arguments: those of the message are sent.
     pub kept: Option<Json>,

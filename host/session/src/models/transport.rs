@@ -17,7 +17,8 @@ const AMAZON_EVENTS: &str = "application/vnd.amazon.eventstream";
 
 /// A client for providers. Blocks: it reads the system's certificates.
 pub(super) fn client() -> Result<Client, Fault> {
-    // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect, elsewhere.
+    // A redirect would carry the key, which not every provider sends in the header that HTTP clients protect,
+    // elsewhere.
     Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .gzip(true)

@@ -102,8 +102,8 @@ impl ComponentSelection {
     }
 
     /// Returns `true` if a component is shown at all. The instruction layer always is: leaving out the workflow's own
-    /// text would be replacement by another name. Tools stand in psi's preamble and go with it; a list of names selects
-    /// its component.
+    /// text would be replacement by another name. Tools are part of psi's preamble and are left out with it; a list of
+    /// names selects its component.
     #[must_use]
     pub fn shows(&self, component: Component) -> bool {
         let Some(listed) = &self.components else { return true };

@@ -75,6 +75,7 @@ pub struct HostSessionsBuilder {
     context_files: Vec<ContextFile>,
     runtime_metadata: Option<RuntimeMetadata>,
     missing_tools: MissingTools,
+    approve: ir::ApprovalRules,
     rounds: Option<u32>,
 }
 
@@ -169,6 +170,13 @@ impl HostSessionsBuilder {
         self
     }
 
+    /// Rules for calls of tools that wait for a person, in every session; what sessions say themselves counts as well.
+    #[must_use]
+    pub fn approve(mut self, rules: ir::ApprovalRules) -> Self {
+        self.approve = rules;
+        self
+    }
+
     /// The most rounds of models that are under way at a time; others wait. Without it there is no limit.
     #[must_use]
     pub fn rounds_at_a_time(mut self, rounds: u32) -> Self {
@@ -205,6 +213,7 @@ impl HostSessionsBuilder {
             context_files: self.context_files,
             runtime_metadata: self.runtime_metadata.unwrap_or_else(|| Arc::new(today)),
             missing_tools: self.missing_tools,
+            approve: self.approve,
             rounds: self.rounds.map(|rounds| Semaphore::new(rounds as usize)),
         })
     }

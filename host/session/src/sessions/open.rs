@@ -4,11 +4,12 @@ use super::builder::{Extension, MissingTools};
 use super::settings::{Effective, effective};
 use super::{HostSessions, failure};
 use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
-use crate::tools::DELEGATE_TOOL;
+use crate::tools::{DELEGATE_TOOL, identity};
 use futures_util::future::join_all;
+use opcell_engine::approval::ToolApproval;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_ir::agent;
-use opcell_ir::ir::{Generation, ModelOverride, Session};
+use opcell_ir::ir::{ApprovalRules, Ask, Generation, ModelOverride, Session};
 use opcell_schema::shown;
 use opcell_types::suggest::hint;
 use opcell_types::{
@@ -81,7 +82,45 @@ impl HostSessions {
         let parallel_tools = names.filter(|name| changes_nothing(name)).cloned().collect();
         let sections = Value::from(sections);
         let narrowing = ceiling.map(Box::new);
-        Ok(OpenedSession { system: prompt.text(), sections, models, tools, settings, parallel_tools, narrowing })
+        let approvals = tools.iter().filter_map(|tool| self.approval(tool, &settings, current)).collect();
+        Ok(OpenedSession {
+            system: prompt.text(),
+            sections,
+            models,
+            tools,
+            settings,
+            parallel_tools,
+            narrowing,
+            approvals,
+        })
+    }
+
+    /// The rules for calls of a tool that wait for a person; `None` when none does.
+    pub(super) fn approval(
+        &self,
+        tool: &ToolDescription,
+        settings: &Session,
+        current: &Current,
+    ) -> Option<ToolApproval> {
+        let is_agent = settings.agents.contains_key(&tool.name);
+        let offered = self.tools.find(if is_agent { DELEGATE_TOOL } else { &tool.name });
+        let mut rules = ApprovalRules::default();
+        let names = [tool.name.as_str(), offered.map_or("", |offered| &offered.tool.description().name)];
+        let of_session = self.approve.rules().iter().chain(settings.approve.rules());
+        rules.add(&of_session.filter(|rule| rule.is_for(&names)).cloned().collect::<Vec<_>>().into());
+        if let Some(offered) = offered {
+            rules.add(&offered.approve);
+        }
+        let asks = rules.rules().iter().any(|rule| rule.ask != Ask::Never);
+        let effects = match offered {
+            Some(offered) if !is_agent => offered.tool.effects(),
+            _ => Effects::Once,
+        };
+        let offered = offered.filter(|_| asks)?;
+        let description = current.descriptions.get(&tool.name).unwrap_or(&offered.description);
+        let identity = identity(&*offered.tool, description);
+        let approved = offered.approved.clone();
+        Some(ToolApproval { tool: tool.name.clone(), effects, identity, rules, approved })
     }
 
     pub(super) fn assemble(&self, request: &OpenSession, current: &Current) -> Result<Assembled, Failure> {
@@ -145,6 +184,8 @@ impl HostSessions {
             .notes
             .extend(narrowed.iter().map(|(kind, name)| format!("{}; it goes on without it", without(kind, name))));
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
+        let asking = tools.iter().filter_map(|tool| self.approval(&tool.description, &settings, current));
+        prompt.notes.extend(asking.map(|approval| format!("{} {}", approval.tool, approval.describe())));
         Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.description).collect(), settings, ceiling })
     }
 

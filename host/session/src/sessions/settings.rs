@@ -34,6 +34,7 @@ pub(super) fn effective(
     let mut settings = Session::default();
     for layer in layers {
         fill(&mut settings, layer);
+        settings.approve.add(&layer.approve);
     }
     // What the document says of its own tools, skills and agents is not a setting that a profile could have.
     settings.tool_shapes.clone_from(&request.session.tool_shapes);
@@ -99,6 +100,8 @@ fn ceiling(
         skills: settings.skills.clone().filter(|_| narrows(|session| &session.skills)),
         extensions: settings.extensions.clone().filter(|_| narrows(|session| &session.extensions)),
         workflows: settings.workflows.clone().filter(|_| narrows(|session| &session.workflows)),
+        // Whom a model calls is asked about as it is itself.
+        approve: settings.approve.clone(),
         ..Session::default()
     };
     Ok((ceiling != Session::default()).then_some(ceiling))

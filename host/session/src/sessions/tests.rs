@@ -131,7 +131,8 @@ async fn call(
 ) -> Result<Value, Failure> {
     let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call = call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left };
+    let call =
+        call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left, approved: None };
     sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
 }
 
@@ -402,7 +403,7 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left };
+    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left, approved: None };
     let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();
     assert!(text.as_str().unwrap().ends_with("[truncated: 39 of 217 bytes are shown]"), "{text:?}");
@@ -458,7 +459,7 @@ impl Model for Counting {
     async fn complete(&self, _: &ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
-        // Everything else that can begin does so before this goes on.
+        // Everything else that can begin does so before this continues.
         for _ in 0..32 {
             tokio::task::yield_now().await;
         }
@@ -503,4 +504,43 @@ fn alternatives_to_tokens_that_are_never_asked_for_are_a_problem() {
     let World { _folder, builder } = world();
     let defaults = Session { logprobs: Some(true), ..Session::default() };
     assert_eq!(found(&builder.defaults(defaults).build().unwrap(), asking()), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_rules_of_every_place_count_and_a_call_is_made_by_the_tool_that_was_approved() {
+    let world = world();
+    let rules = |json: &str| serde_json::from_str::<ir::ApprovalRules>(json).unwrap();
+    let mut guarded = echo("guarded", None);
+    guarded.approve = rules(r#"{"when": {"expression": "$inputs.n > 3"}}"#);
+    guarded.approved = vec![Value::from(json!({"n": 7}))];
+    let sessions = world.builder.tool(guarded).approve(rules(r#"{"ask": "unless-pure", "tools": ["b*"]}"#));
+    let sessions = sessions.build().unwrap();
+    let declared = Session {
+        tools: names(&["read", "bash", "guarded"]),
+        approve: rules(r#"{"tools": ["guarded"], "people": 2}"#),
+        ..Session::default()
+    };
+    let opened = open(&sessions, declared).await.unwrap();
+    let of = |tool: &str| opened.approvals.iter().find(|approval| approval.tool == tool);
+    assert!(of("read").is_none());
+    assert_eq!(of("bash").unwrap().describe(), "asks: unless-pure");
+    let guarded = of("guarded").unwrap();
+    assert_eq!(guarded.rules.rules().len(), 2, "{}", guarded.describe());
+    assert!(guarded.describe().ends_with("1 approved for always"));
+    // What the prompt of a person says.
+    let (prompt, _) = sessions.prompt(&request(Session { tools: names(&["bash"]), ..Session::default() })).unwrap();
+    assert!(prompt.notes.iter().any(|note| note == "bash asks: unless-pure"), "{:?}", prompt.notes);
+
+    let made = async |approved: Option<Arc<str>>| {
+        let request =
+            ToolCallRequest { id: "c".to_owned(), name: "guarded".to_owned(), arguments: Value::from(json!({"n": 1})) };
+        let left = ir::RunLimits::default();
+        let session = Arc::new(opened.clone());
+        let call = call::ToolCall { context: context("step"), session, request, left, approved };
+        sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
+    };
+    assert!(made(None).await.is_ok());
+    assert!(made(Some(guarded.identity.clone())).await.is_ok());
+    let changed = made(Some("another tool of this name".into())).await.unwrap_err();
+    assert_eq!(changed.reason.as_ref(), "tool-changed");
 }

@@ -3,7 +3,7 @@
 use crate::confined::{Folder, Guard};
 use opcell_types::{
     control::ControlFiles,
-    quota::{Account, Ledger, Written},
+    quota::{QuotaStore, WriterQuota, Written},
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub(super) struct OpenRoot {
     pub(super) folder: Folder,
     pub(super) writable: bool,
     quota: Written,
-    account: Arc<dyn Account>,
+    account: Arc<dyn WriterQuota>,
     host_path: PathBuf,
 }
 
@@ -116,7 +116,7 @@ impl FileRoots {
     ///
     /// # Errors
     /// When one cannot be opened, would reach the user's own keys, or its name cannot be used.
-    pub fn open(roots: &[FileRoot], control: &Arc<ControlFiles>, written: &dyn Ledger) -> Result<Self, RootError> {
+    pub fn open(roots: &[FileRoot], control: &Arc<ControlFiles>, written: &dyn QuotaStore) -> Result<Self, RootError> {
         let mut opened: Vec<OpenRoot> = Vec::new();
         for root in roots {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -71,6 +71,9 @@ pub fn shell_tool(shell: Shell) -> SessionTool {
         .by_declaration()
 }
 
+/// Set for commands of models: what they start is told from what a person starts, who alone answers questions.
+pub const TOOL_CALL_VARIABLE: &str = "OPCELL_TOOL_CALL";
+
 struct ShellTool {
     shell: Shell,
     description: ToolDescription,
@@ -89,6 +92,7 @@ impl ShellTool {
             .current_dir(&self.shell.folder)
             .env_clear()
             .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
+            .env(TOOL_CALL_VARIABLE, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -146,7 +150,7 @@ async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::proce
         over.cancel();
         status
     };
-    let (status, stdout, stderr) = tokio::join!(ended, kept(stdout, &over), kept(stderr, &over));
+    let (status, stdout, stderr) = tokio::join!(ended, bounded_output(stdout, &over), bounded_output(stderr, &over));
     Ok((status?, stdout?, stderr?))
 }
 
@@ -154,7 +158,7 @@ async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::proce
 const AFTER_THE_END: Duration = Duration::from_millis(500);
 
 /// Reads to the end, so that the command does not wait, and keeps the beginning.
-async fn kept(pipe: Option<impl AsyncRead + Unpin>, over: &CancellationToken) -> std::io::Result<String> {
+async fn bounded_output(pipe: Option<impl AsyncRead + Unpin>, over: &CancellationToken) -> std::io::Result<String> {
     let Some(mut pipe) = pipe else { return Ok(String::new()) };
     let mut kept = Vec::new();
     let mut buffer = vec![0; 16 << 10];

@@ -62,6 +62,7 @@ fn prepare(world: &World, name: &str, arguments: serde_json::Value) -> ToolCall 
         session: Arc::new(opened),
         request: ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) },
         left: opcell_ir::ir::RunLimits::default(),
+        approved: None,
     };
     ToolCall::new(call, CancellationToken::new())
 }

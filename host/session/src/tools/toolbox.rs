@@ -1,7 +1,7 @@
 //! All tools of a host: what they are, whether a call's arguments match, and how much of a result is returned.
 
 use super::checked::{compiled, cut, mismatch, problems};
-use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure};
+use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure, identity};
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
@@ -95,7 +95,11 @@ impl Toolbox {
         let name = call.request.name.as_str();
         let provider = self.find(performer(call)).map(|offered| offered.tool.provider());
         let receipt = CallReceipt::of_tool(name, provider, &call.request.arguments);
-        let mut reply = match self.admit(call) {
+        let admitted = match self.admit(call) {
+            Ok(tool) => self.as_approved(call).await.map(|()| tool),
+            Err(refused) => Err(refused),
+        };
+        let mut reply = match admitted {
             Err(refused) => Reply { result: Err(refused), receipt: None },
             Ok(tool) => until_cancelled(tool, &ToolInput::of_model(call)).await,
         };
@@ -105,6 +109,21 @@ impl Toolbox {
             .touching(call.touched.so_far())
             .truncated(bytes > self.result_limit);
         Reply { receipt: ended.to_receipt(), ..reply }
+    }
+
+    /// Checks that the tool is still the one that a person approved the call for.
+    async fn as_approved(&self, call: &ToolCall) -> Result<(), Failure> {
+        let Some(approved) = &call.approved else { return Ok(()) };
+        let Some(offered) = self.find(performer(call)) else { return Ok(()) };
+        let current = self.current(performer(call)).await?;
+        let description = current.as_ref().unwrap_or(&offered.description);
+        if identity(&*offered.tool, description) == *approved {
+            return Ok(());
+        }
+        let name = &call.request.name;
+        let message =
+            format!("`{name}` is not the tool any more that the call was approved for; ask for the call again");
+        Err(failure("tool-changed", message))
     }
 
     fn admit(&self, call: &ToolCall) -> Result<&dyn Tool, Failure> {

@@ -106,8 +106,8 @@ impl Secret {
         forms.fold(bytes, |bytes, (form, any_case)| replace(bytes, form.as_bytes(), any_case))
     }
 
-    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, in hexadecimal, backwards, and in
-    /// Base64 wherever it lies in what is encoded. Letters match in either case. Encodings of very short texts would
+    /// The secret as services repeat it: as it is, percent-encoded, escaped as in JSON, in hexadecimal, backwards, and
+    /// in Base64 wherever it lies in what is encoded. Letters match in either case. Encodings of very short texts would
     /// match by chance.
     fn forms(&self) -> Vec<String> {
         let mut forms = vec![self.text.clone()];

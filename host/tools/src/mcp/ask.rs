@@ -34,7 +34,9 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
             Answer::Result(listed) => listed,
             other => return Err(other),
         };
-        let entries = match listed.get_mut("tools").map(Json::take) {
+        // Some leave out the object around the list.
+        let tools = if listed.is_array() { Some(listed.take()) } else { listed.get_mut("tools").map(Json::take) };
+        let entries = match tools {
             Some(Json::Array(entries)) => entries,
             // A page of nothing.
             Some(Json::Null) => Vec::new(),

@@ -3,8 +3,8 @@
 //! It reads the system's programs and libraries and its own folder, and what was listed; it writes what was listed; it
 //! opens no network connection unless that was allowed, and no socket of this machine ever, beside pairs; it has no
 //! terminal, and types into none; of other processes it sees nothing and signals none; it does nothing that
-//! administrators and debuggers do, root or not. Landlock decides about files, TCP and signals, a filter of system calls
-//! about the rest, and capabilities are dropped. Everything that it starts is confined as well.
+//! administrators and debuggers do, root or not. Landlock decides about files, TCP and signals, a filter of system
+//! calls about the rest, and capabilities are dropped. Everything that it starts is confined as well.
 
 use super::{ConfinementReport, McpServer};
 use landlock::{
@@ -84,8 +84,8 @@ const ROOT_CAPABILITIES: &[u32] = &[
 /// Capabilities that a kernel may have.
 const CAPABILITIES: u32 = 64;
 
-/// The rules that a confined process starts under. Made before the process is, for nothing may be allocated between fork and
-/// exec.
+/// The rules that a confined process starts under. Made before the process is, for nothing may be allocated between
+/// fork and exec.
 pub(super) struct Confinement {
     files: OwnedFd,
     calls: [BpfProgram; 2],

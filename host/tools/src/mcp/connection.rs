@@ -1,17 +1,23 @@
 //! A connection to a server: its process, or its address; the handshake; requests and their answers.
+//!
+//! A server is asked first what it speaks (`server/discover`, revision 2026-07-28). One that does not know that,
+//! answers something else or nothing gets the handshake of the revisions before; one that ends is started once more
+//! with the handshake alone.
 
 use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,
     lines::Lines,
     patience::Patient,
     process::Process,
-    wire::{Answer, Wire},
+    wire::{Answer, CURRENT_VERSION, Wire},
 };
 use opcell_types::{Failure, text::printable};
 use rmcp::{
-    ClientHandler, RoleClient, ServiceError, ServiceExt as _,
-    model::{CancelledNotificationParam, ClientRequest, RequestId},
-    service::{NotificationContext, Peer, PeerRequestOptions, RunningService},
+    ClientHandler, RoleClient, ServiceError,
+    model::{CancelledNotificationParam, ClientRequest, ProtocolVersion, RequestId},
+    service::{
+        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, PeerRequestOptions, RunningService,
+    },
     transport::Transport,
 };
 use std::{
@@ -19,12 +25,29 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::time::timeout;
 
 /// Bytes of a sentence about a handshake.
 const REASON_BYTES: usize = 700;
+
+/// The longest time for which `server/discover` may stay without an answer of a process, and its share of the time of a
+/// call. Programs that take no notice of what they do not know wait that long at each start.
+const PROBE: Duration = Duration::from_secs(1);
+const PROBE_SHARE: u32 = 4;
+
+/// The age of a list of tools after which a server is asked again that says nothing of changes by itself.
+const LISTING_AGE: Duration = Duration::from_secs(30);
+
+/// The first words to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opening {
+    /// The current revision, then the handshake.
+    Current,
+    /// The handshake alone.
+    Handshake,
+}
 
 /// A server that runs. Dropping it ends its process.
 pub(super) struct Connection {
@@ -32,7 +55,7 @@ pub(super) struct Connection {
     wire: Arc<Wire>,
     process: Option<Process>,
     changed: Arc<AtomicBool>,
-    listing: Mutex<Option<Arc<Listing>>>,
+    listing: Mutex<Option<(Arc<Listing>, Instant)>>,
 }
 
 /// Takes messages that the server sends unasked.
@@ -63,7 +86,11 @@ impl Connection {
                 failed("mcp-not-started", format!("MCP server `{name}` ({}): {why}", config.program), false)
             })?;
         }
-        Self::spawn(name, config).await
+        match Self::spawn(&name, &config, Opening::Current).await {
+            Err(NotStarted { ended: true, .. }) => Self::spawn(&name, &config, Opening::Handshake).await,
+            started => started,
+        }
+        .map_err(|not_started| not_started.failure)
     }
 
     #[cfg(feature = "http")]
@@ -74,7 +101,7 @@ impl Connection {
         };
         let wire = Arc::new(Wire::of_texts());
         let transport = super::remote::transport(remote, config.result_bytes, wire.clone()).await.map_err(failed)?;
-        match handshake(transport, &wire, config.call_time).await {
+        match handshake(transport, &wire, config.call_time, Opening::Current, None).await {
             Ok((service, changed)) => {
                 Ok(Arc::new(Self { service, wire, process: None, changed, listing: Mutex::default() }))
             }
@@ -92,15 +119,17 @@ impl Connection {
         Err(failed("not-built-in", message, false))
     }
 
-    async fn spawn(name: String, config: McpServer) -> Result<Arc<Self>, Failure> {
-        let not_started = |what: String| {
-            failed("mcp-not-started", format!("MCP server `{name}` ({}): {what}", config.program), false)
+    async fn spawn(name: &str, config: &McpServer, opening: Opening) -> Result<Arc<Self>, NotStarted> {
+        let not_started = |what: String| NotStarted {
+            failure: failed("mcp-not-started", format!("MCP server `{name}` ({}): {what}", config.program), false),
+            ended: false,
         };
-        let (process, stdout, stdin) = Process::spawn(&config).map_err(not_started)?;
+        let (process, stdout, stdin) = Process::spawn(config).map_err(not_started)?;
         let longest = usize::try_from(config.result_bytes).unwrap_or(usize::MAX);
         let wire = Arc::new(Wire::of_messages());
         let lines = Lines::new(stdout, stdin, longest, wire.clone());
-        match handshake(lines, &wire, config.call_time).await {
+        let probe = Some(PROBE.min(config.call_time / PROBE_SHARE));
+        match handshake(lines, &wire, config.call_time, opening, probe).await {
             Ok((service, changed)) => {
                 Ok(Arc::new(Self { service, wire, process: Some(process), changed, listing: Mutex::default() }))
             }
@@ -113,7 +142,8 @@ impl Connection {
                     Some(status) => format!("the handshake failed; the process ended: {status}"),
                     None => "the handshake failed; it closed its output and did not end".to_owned(),
                 };
-                Err(not_started(format!("{what}{}{}", wire.last_unread(), process.last_words())))
+                let failed = not_started(format!("{what}{}{}", wire.last_unread(), process.last_words()));
+                Err(NotStarted { ended: opening == Opening::Current, ..failed })
             }
         }
     }
@@ -167,20 +197,27 @@ impl Connection {
 
     /// The tools that it listed last, if it was asked.
     pub(super) fn listed(&self) -> Option<Arc<Listing>> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let kept = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.as_ref().map(|(listing, _)| listing.clone())
+    }
+
+    /// Returns `true` if the server speaks revision 2026-07-28, in which it tells of no change by itself.
+    fn is_current(&self) -> bool {
+        self.peer().peer_info().is_some_and(|info| info.protocol_version.as_str() >= CURRENT_VERSION)
     }
 
     /// The tools that it lists; asked for again only after it said that they changed.
     pub(super) async fn tools(&self) -> Result<Arc<Listing>, Answer> {
         let kept = || self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.changed.swap(false, Ordering::AcqRel);
-        if let Some(listing) = kept().clone().filter(|_| !changed) {
+        let is_fresh = |asked: Instant| !self.is_current() || asked.elapsed() < LISTING_AGE;
+        if let Some((listing, _)) = kept().clone().filter(|(_, asked)| !changed && is_fresh(*asked)) {
             return Ok(listing);
         }
         match ask::ask(self).await {
             Ok(listing) => {
                 let listing = Arc::new(listing);
-                *kept() = Some(listing.clone());
+                *kept() = Some((listing.clone(), Instant::now()));
                 Ok(listing)
             }
             Err(answer) => {
@@ -201,13 +238,33 @@ enum Handshake {
 
 type Service = (RunningService<RoleClient, Handler>, Arc<AtomicBool>);
 
-async fn handshake<T>(transport: T, wire: &Arc<Wire>, time: Duration) -> Result<Service, Handshake>
+/// Why a process is no server.
+struct NotStarted {
+    failure: Failure,
+    /// It ended without an answer, after what only the current revision knows.
+    ended: bool,
+}
+
+async fn handshake<T>(
+    transport: T,
+    wire: &Arc<Wire>,
+    time: Duration,
+    opening: Opening,
+    probe: Option<Duration>,
+) -> Result<Service, Handshake>
 where
     T: Transport<RoleClient> + 'static,
 {
     let changed = Arc::new(AtomicBool::new(false));
     let handler = Handler { changed: changed.clone() };
-    match timeout(time, handler.serve(Patient::new(transport, wire.clone()))).await {
+    let lifecycle = match opening {
+        Opening::Current => {
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+        }
+        Opening::Handshake => ClientLifecycleMode::Initialize,
+    };
+    let serving = handler.serve_with_lifecycle(Patient::new(transport, wire.clone(), probe), lifecycle);
+    match timeout(time, serving).await {
         Ok(Ok(service)) => Ok((service, changed)),
         // The library's own words are of its types: what the server said is known here.
         Ok(Err(error)) => {

@@ -1,6 +1,6 @@
 //! One entry of a server's list of tools. An odd one is named with its reason, and takes nothing from its neighbours.
 
-use super::{ListedTool, Listing, pins, wire::kind};
+use super::{ListedTool, Listing, accepted, wire::kind};
 use opcell_schema::{Schema, shown};
 use opcell_types::{
     Value,
@@ -71,7 +71,16 @@ pub(super) fn weigh(found: Vec<Json>) -> Listing {
 
 fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String> {
     let mut warnings = Vec::new();
-    let mut sent = input_schema(entry.remove("inputSchema"))?;
+    let mut sent = match entry.remove("inputSchema").filter(|schema| !schema.is_null()) {
+        Some(schema) => input_schema(Some(schema))?,
+        None => {
+            // As other interfaces of tools name it.
+            let other = ["input_schema", "parameters"].into_iter().find_map(|key| Some((key, entry.remove(key)?)));
+            warnings
+                .extend(other.as_ref().map(|(key, _)| format!("its schema is under `{key}` instead of `inputSchema`")));
+            input_schema(other.map(|(_, schema)| schema))?
+        }
+    };
     let mut output = entry.remove("outputSchema");
     let is_rounded = [Some(&mut sent), output.as_mut()].into_iter().flatten().fold(false, |so_far, schema| {
         let here = round_bounds(schema);
@@ -109,7 +118,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     };
     Ok(ListedTool {
         // Of what was sent, also of what a person does not see.
-        digest: pins::digest(name, &description, &sent.to_string()),
+        digest: accepted::digest(name, &description, &sent.to_string()),
         name: name.to_owned(),
         description: printable(&description, DESCRIPTION_BYTES),
         parameters: Value::from(shown::schema(&sent)),
@@ -119,8 +128,8 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     })
 }
 
-/// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one. They
-/// may be rounded: the server checks its arguments as well.
+/// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one.
+/// They may be rounded: the server checks its arguments as well.
 fn round_bounds(schema: &mut Json) -> bool {
     const BOUNDS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
     let mut found = false;
@@ -152,6 +161,8 @@ fn round_bounds(schema: &mut Json) -> bool {
 fn input_schema(sent: Option<Json>) -> Result<Json, String> {
     match sent {
         None | Some(Json::Null | Json::Bool(true)) => Ok(json!({"type": "object"})),
+        // PHP writes an empty object so.
+        Some(Json::Array(items)) if items.is_empty() => Ok(json!({"type": "object"})),
         Some(Json::Object(mut schema)) => {
             // Generators write `null` for what there is not; the keywords themselves take no null.
             for key in ["properties", "required", "$defs", "definitions", "additionalProperties"] {
@@ -168,6 +179,23 @@ fn input_schema(sent: Option<Json>) -> Result<Json, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_schema_is_found_where_other_interfaces_have_it() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]});
+        let found = json!([
+            {"name": "snake", "input_schema": schema},
+            {"name": "openai", "parameters": schema},
+            {"name": "own", "inputSchema": {}, "parameters": schema},
+            {"name": "php", "inputSchema": []},
+        ]);
+        let Json::Array(found) = found else { unreachable!() };
+        let listing = weigh(found);
+        let refuses = |name: &str| listing.tools[name].schema.check(&json!({})).is_err();
+        assert!(refuses("snake") && refuses("openai") && !refuses("own") && !refuses("php"));
+        let warnings: Vec<usize> = listing.tools.values().map(|tool| tool.warnings.len()).collect();
+        assert_eq!(warnings, [1, 1, 0, 0]);
+    }
 
     #[test]
     fn a_bound_with_more_than_64_bits_is_rounded_and_said_and_a_default_keeps_its_digits() {

@@ -140,7 +140,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         // A message by itself: what came before it was none, or is the beginning of a list of such lines.
         let alone = line.trim_ascii_end().strip_suffix(b",").filter(|_| outline.is_list()).unwrap_or(&line);
         let starts = alone.trim_ascii_start().first() == Some(&b'{');
-        if starts && Outline::of(alone).is_message() && serde_json::from_slice::<serde_json::Value>(alone).is_ok() {
+        if starts && Outline::of(alone).is_message() && opcell_schema::json::is_json(alone) {
             if outline.is_list() {
                 self.open = Some((text, outline));
             } else {

@@ -60,6 +60,7 @@ fn framed(reply: &Json) -> String {
 /// The replies of a case, those for a plain server where it names none.
 fn replies(case: &Json) -> HashMap<String, Vec<String>> {
     let usual = json!({
+        "server/discover": [{"error": {"code": -32601, "message": "Method not found"}}],
         "initialize": [{"result": {
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "odd", "version": "1"},
         }}],

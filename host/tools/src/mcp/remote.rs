@@ -161,9 +161,12 @@ impl Checked {
         let mut begin = Vec::new();
         if status.is_success() && !kind.starts_with(JSON) {
             // Servers also send events as something else, or say nothing about them.
-            while begin.trim_ascii_start().is_empty() && begin.len() <= self.most {
+            let mut is_blank = true;
+            while is_blank && begin.len() <= self.most {
                 let Some(chunk) = bytes.next().await else { break };
-                begin.extend_from_slice(&chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?);
+                let chunk = chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?;
+                is_blank = chunk.trim_ascii_start().is_empty();
+                begin.extend_from_slice(&chunk);
             }
             if kind.starts_with(EVENTS) || looks_like_events(&begin) {
                 let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
@@ -308,8 +311,8 @@ fn event_of(message: &ServerJsonRpcMessage) -> Sse {
     Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
 }
 
-/// The length of the longest event so far, of those that a piece of a stream belongs to. A blank line ends an event; lines
-/// end in LF, CR or both, and pieces anywhere.
+/// The length of the longest event so far, of those that a piece of a stream belongs to. A blank line ends an event;
+/// lines end in LF, CR or both, and pieces anywhere.
 #[derive(Debug, Default)]
 struct EventLength {
     length: usize,

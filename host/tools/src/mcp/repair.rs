@@ -1,7 +1,11 @@
 //! JSON as servers write it: a byte-order mark, bytes that are no UTF-8, halves of surrogate pairs.
 
+use opcell_schema::json::values_in;
 use opcell_types::{text::one_line, value::with_exact_integers};
 use serde_json::Value as Json;
+
+/// Values of one message: what is made of it holds most of them two or three times.
+const MAX_VALUES: usize = 1 << 19;
 
 /// Bytes around a mistake that are shown.
 const NEAR_BYTES: usize = 40;
@@ -9,12 +13,15 @@ const NEAR_BYTES: usize = 40;
 /// A byte-order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer that
-/// would be rounded is a text of its digits.
+/// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer
+/// that would be rounded is a text of its digits.
 ///
 /// # Errors
 /// With what is wrong, as the end of a sentence.
 pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
+    if values_in(text) > MAX_VALUES {
+        return Err(format!("it has more than {MAX_VALUES} values"));
+    }
     let text = with_exact_integers(text.strip_prefix(MARK).unwrap_or(text));
     let first = match serde_json::from_slice(&text) {
         Ok(value) => return Ok(value),

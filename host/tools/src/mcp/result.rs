@@ -7,6 +7,9 @@ use serde_json::{Map, Value as Json};
 /// Keys of a result that are about it and no part of it.
 const ABOUT: [&str; 4] = ["_meta", "isError", "resultType", "structuredContent"];
 
+/// Bytes that are shown of what is beside structured content.
+const BESIDE_BYTES: usize = 1_000;
+
 /// Steps of a check of a result: some milliseconds.
 const CHECK_STEPS: u64 = 1_000_000;
 
@@ -16,6 +19,8 @@ pub(super) struct Output {
     pub(super) value: Value,
     /// The structured content, where there is some: what `outputSchema` is about.
     pub(super) structured: Option<Json>,
+    /// Parts of the content that the structured content does not repeat.
+    pub(super) beside: Option<String>,
 }
 
 /// Structured content; else the one text, as data where it is a JSON object or array; else all parts.
@@ -23,7 +28,7 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
     let mut result = match result {
         Json::Object(result) => result,
         // No result of the protocol, and what the tool said.
-        other => return Ok(Output { value: Value::from(other), structured: None }),
+        other => return Ok(Output { value: Value::from(other), structured: None, beside: None }),
     };
     let structured = result.get("structuredContent").filter(|content| !content.is_null()).cloned();
     let is_error = match result.get("isError") {
@@ -36,9 +41,10 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
         return Err(failed("tool-failed", reason(&result, structured.as_ref()), true));
     }
     if let Some(structured) = structured {
-        return Ok(Output { value: structured.clone().into(), structured: Some(structured) });
+        let beside = beside(&result, &structured);
+        return Ok(Output { value: structured.clone().into(), structured: Some(structured), beside });
     }
-    let of = |value: Value| Ok(Output { value, structured: None });
+    let of = |value: Value| Ok(Output { value, structured: None, beside: None });
     let blocks = match result.remove("content") {
         Some(Json::Array(blocks)) => blocks,
         Some(Json::Null) | None => {
@@ -82,6 +88,33 @@ fn text_of(block: &Json) -> Option<&str> {
         },
         _ => None,
     }
+}
+
+/// Content that is not the structured content once more: texts, and the number of other parts.
+fn beside(result: &Map<String, Json>, structured: &Json) -> Option<String> {
+    let blocks = match result.get("content")? {
+        Json::Array(blocks) => blocks.as_slice(),
+        Json::Null => return None,
+        single => std::slice::from_ref(single),
+    };
+    let written = structured.to_string();
+    // Servers write the structured content as a text, or the one value that they had to wrap.
+    let is_said = |text: &str| {
+        let text = text.trim();
+        let is_whole = serde_json::from_str::<Json>(text).is_ok_and(|data| {
+            data == *structured || structured.get("result") == Some(&data) || written.contains(&data.to_string())
+        });
+        text.is_empty() || is_whole || written.contains(&Json::from(text).to_string())
+    };
+    let texts: Vec<&str> = blocks.iter().filter_map(text_of).filter(|text| !is_said(text)).collect();
+    let others = blocks.iter().filter(|block| text_of(block).is_none() && !is_nothing(block)).count();
+    let others = match others {
+        0 => None,
+        1 => Some("a part that is no text".to_owned()),
+        others => Some(format!("{others} parts that are no text")),
+    };
+    let said: Vec<String> = texts.into_iter().map(str::to_owned).chain(others).collect();
+    (!said.is_empty()).then(|| printable(&said.join("\n"), BESIDE_BYTES))
 }
 
 /// Why a tool failed: its texts, and its structured content unless a text says the same.
@@ -209,6 +242,29 @@ mod tests {
         ] {
             assert_eq!(of(result.clone()), Ok(value.to_owned()), "{result}");
         }
+    }
+
+    #[test]
+    fn what_is_said_beside_structured_content_is_noted_unless_it_says_the_same() {
+        let beside = |content: Json, structured: Json| {
+            let result = json!({"content": content, "structuredContent": structured});
+            output("t", result, Binary::Omit).unwrap().beside
+        };
+        let text = |text: &str| json!([{"type": "text", "text": text}]);
+        for (said, structured) in [
+            ("{\"a\": 1}", json!({"a": 1})),
+            ("hi", json!({"result": "hi"})),
+            ("5", json!({"result": 5})),
+            ("[1, 2]", json!({"result": [1, 2]})),
+            ("hi", json!({"message": "hi", "more": 1})),
+            (" ", json!({"a": 1})),
+        ] {
+            assert_eq!(beside(text(said), structured.clone()), None, "{said} {structured}");
+        }
+        assert_eq!(beside(json!([]), json!({"a": 1})), None);
+        assert_eq!(beside(text("Payment is pending."), json!({"a": 1})).as_deref(), Some("Payment is pending."));
+        let more = json!([{"type": "text", "text": "See."}, {"type": "image", "data": "aGk=", "mimeType": "i"}]);
+        assert_eq!(beside(more, json!({"a": 1})).as_deref(), Some("See.\na part that is no text"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! others.
 
 use super::{
-    Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, Pins, StartCheck,
+    AcceptedTools, Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
     connection::Connection,
     failed, result,
     wire::{Answer, error_text},
@@ -33,7 +33,7 @@ enum Slot {
 pub struct Server {
     name: String,
     config: McpServer,
-    pins: Option<Arc<dyn Pins>>,
+    pins: Option<Arc<dyn AcceptedTools>>,
     check: Option<Arc<dyn StartCheck>>,
     slot: Mutex<Slot>,
 }
@@ -47,7 +47,7 @@ impl Server {
 
     /// Calls only tools that are as they were accepted.
     #[must_use]
-    pub fn pinned(mut self, pins: Arc<dyn Pins>) -> Self {
+    pub fn pinned(mut self, pins: Arc<dyn AcceptedTools>) -> Self {
         self.pins = Some(pins);
         self
     }
@@ -177,8 +177,10 @@ impl Server {
                 let output = result::output(tool, result, binary)?;
                 let schema = open.listed().and_then(|listing| listing.tools.get(tool)?.output.clone());
                 let broken = schema.and_then(|schema| result::violation(&output, &schema));
-                let warnings = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
-                Ok(Called { value: output.value, warnings: warnings.into_iter().collect() })
+                let broken = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
+                let beside = output.beside.as_ref();
+                let beside = beside.map(|said| format!("MCP tool `{tool}` says beside its structured content: {said}"));
+                Ok(Called { value: output.value, warnings: broken.into_iter().chain(beside).collect() })
             }
             Ok(answer) => Err(self.no_result(answer)),
         }

@@ -137,7 +137,9 @@ async fn a_list_without_end_is_asked_for_until_it_is_too_long() {
 async fn a_server_that_asks_without_end_and_does_not_listen_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"read -r line
-echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}'
+echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"no such method"}}'
+read -r line
+echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}'
 yes '{"jsonrpc":"2.0","id":7,"method":"ping"}'
 "#;
     std::fs::write(folder.path().join("server.sh"), script).unwrap();
@@ -287,7 +289,7 @@ async fn nothing_that_a_server_started_outlives_it() {
 #[derive(Default)]
 struct Held(std::sync::Mutex<Option<super::ToolDigests>>);
 
-impl super::Pins for Held {
+impl super::AcceptedTools for Held {
     fn accepted(&self, _server: &str) -> Option<super::ToolDigests> {
         self.0.lock().unwrap().clone()
     }

@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{Binary, Called, ListedTool, Listing, McpServer, Pins, StartCheck, failed};
+use super::{AcceptedTools, Binary, Called, ListedTool, Listing, McpServer, StartCheck, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Server {
 
     /// Takes no notice: nothing is called.
     #[must_use]
-    pub fn pinned(self, _pins: Arc<dyn Pins>) -> Self {
+    pub fn pinned(self, _pins: Arc<dyn AcceptedTools>) -> Self {
         self
     }
 

@@ -9,8 +9,8 @@ use super::{jsonish::Outline, repair::parse};
 use opcell_types::text::{one_line, printable};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
-    ErrorData, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest,
-    ServerResult,
+    ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage, ServerNotification,
+    ServerRequest, ServerResult,
 };
 use serde_json::{Map, Value as Json, json};
 use std::{
@@ -23,6 +23,9 @@ const MAX_BATCH: usize = 1_000;
 
 /// Bytes of a text of the server that a sentence repeats.
 const QUOTED_BYTES: usize = 200;
+
+/// The revision that begins with `server/discover` and has no handshake.
+pub(super) const CURRENT_VERSION: &str = "2026-07-28";
 
 /// Version of the protocol of a server that names none: the first one.
 const OLDEST_VERSION: &str = "2024-11-05";
@@ -87,6 +90,10 @@ pub(super) struct Wire {
 struct State {
     waiting: HashSet<RequestId>,
     handshake: Option<RequestId>,
+    /// The request to discover what the server speaks, which precedes the handshake.
+    discovery: Option<RequestId>,
+    /// The answer to discovery of a server that takes whatever comes first for the handshake: it answers no second one.
+    opening: Option<Json>,
     /// Why the handshake failed, if the answer to it could not be read or did not come.
     trouble: Option<String>,
     /// The last line that was not understood.
@@ -117,8 +124,10 @@ impl Wire {
             JsonRpcMessage::Request(request) => {
                 let mut state = self.state();
                 state.waiting.insert(request.id.clone());
-                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
-                    state.handshake = Some(request.id.clone());
+                match request.request {
+                    ClientRequest::InitializeRequest(_) => state.handshake = Some(request.id.clone()),
+                    ClientRequest::DiscoverRequest(_) => state.discovery = Some(request.id.clone()),
+                    _ => {}
                 }
             }
             JsonRpcMessage::Notification(notification) => {
@@ -130,6 +139,11 @@ impl Wire {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
+    }
+
+    /// The answer to the handshake of a server that gave it to the request before.
+    pub(super) fn take_opening(&self) -> Option<Json> {
+        self.state().opening.take()
     }
 
     /// Takes back a request that could not be sent.
@@ -272,6 +286,24 @@ impl Wire {
         if !state.waiting.remove(id) {
             return None;
         }
+        if state.discovery.as_ref() == Some(id) {
+            let found = match answer {
+                Answer::Result(result) => discovered(&result).inspect_err(|_| {
+                    let is_handshake = result.get("protocolVersion").is_some_and(Json::is_string);
+                    state.opening = is_handshake.then_some(result);
+                }),
+                Answer::Error(error) => Err(error_text(&error, 500)),
+                Answer::Unreadable(why) | Answer::Lost(why) => Err(why),
+            };
+            // Whatever else it answers, it does not speak a revision that begins this way.
+            return Some(match found {
+                Ok(result) => JsonRpcMessage::response(result, id.clone()),
+                Err(why) => {
+                    let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None);
+                    JsonRpcMessage::error(error, Some(id.clone()))
+                }
+            });
+        }
         if state.handshake.as_ref() == Some(id) {
             let message = match answer {
                 Answer::Result(result) => match initialized(&result) {
@@ -327,6 +359,28 @@ fn notification(method: String, params: Option<Json>) -> ServerJsonRpcMessage {
     let params = params.filter(|_| !method.ends_with("/list_changed"));
     serde_json::from_value(with_method(&method, params.clone())).unwrap_or_else(|_| {
         JsonRpcMessage::notification(ServerNotification::CustomNotification(CustomNotification::new(method, params)))
+    })
+}
+
+/// The answer to `server/discover`, in what this side uses of it.
+fn discovered(result: &Json) -> Result<ServerResult, String> {
+    let not_one = || "its answer to `server/discover` names no revision that is spoken here".to_owned();
+    let versions = result.get("supportedVersions").and_then(Json::as_array).ok_or_else(not_one)?;
+    if !versions.iter().any(|version| version == CURRENT_VERSION) {
+        return Err(not_one());
+    }
+    let known = json!({
+        "resultType": "complete",
+        "supportedVersions": [CURRENT_VERSION],
+        "capabilities": {},
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "?", "version": "?"}},
+        "serverInfo": {"name": "?", "version": "?"},
+    });
+    serde_json::from_value(known).map(ServerResult::DiscoverResult).map_err(|error| {
+        tracing::debug!("the answer to discovery: {error}");
+        not_one()
     })
 }
 

@@ -1,7 +1,7 @@
 //! The table of names: patterns, grouped by whom they concern.
 //!
-//! A pattern is one name, or several that follow each other (`.docker/config.json`); `*` matches any characters within a
-//! name, and a slash at the end any file or folder of that name with everything below it. Names are compared as
+//! A pattern is one name, or several that follow each other (`.docker/config.json`); `*` matches any characters within
+//! a name, and a slash at the end any file or folder of that name with everything below it. Names are compared as
 //! [`super`] sees them: in lower case, and without what some file systems ignore.
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -679,8 +679,8 @@ pub const TABLE: &[Group] = &[
     ),
 ];
 
-/// Parts of `.git` that are read: names of commits and branches, and what is in the work tree anyway. Everything else may have
-/// addresses with the tokens of remotes in it.
+/// Parts of `.git` that are read: names of commits and branches, and what is in the work tree anyway. Everything else
+/// may have addresses with the tokens of remotes in it.
 pub const HARMLESS_OF_GIT: [&str; 14] = [
     "head",
     "orig_head",

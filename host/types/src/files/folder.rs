@@ -209,8 +209,8 @@ pub fn create(path: &Path, readers: Readers) -> io::Result<File> {
     folder.create(name, readers)
 }
 
-/// Makes an empty file of its owner alone where there is none, for a database that then opens it by its path. Links that
-/// lead to something are followed.
+/// Makes an empty file of its owner alone where there is none, for a database that then opens it by its path. Links
+/// that lead to something are followed.
 ///
 /// # Errors
 /// As the system says; for a link that leads to nothing, which the database would make.

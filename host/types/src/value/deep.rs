@@ -4,12 +4,12 @@ use super::Value;
 use std::mem;
 
 /// The depth up to which recursion is harmless.
-pub(super) const SHALLOW: u32 = 64;
+pub(super) const MAX_PLAIN_NESTING: u32 = 64;
 
 /// Moves the parts that nest deeply out of an aggregate that no one else holds.
 pub(super) fn take(parts: &mut [Value], into: &mut Vec<Value>) {
     for part in parts {
-        if part.measure().depth() >= SHALLOW {
+        if part.measure().depth() >= MAX_PLAIN_NESTING {
             into.push(mem::take(part));
         }
     }

@@ -44,8 +44,8 @@ pub fn with_exact_integers(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(quoted)
 }
 
-/// The places of the integers of a JSON text that would be rounded. Nearly every text has none, which is found by looking
-/// at one byte of nineteen.
+/// The places of the integers of a JSON text that would be rounded. Nearly every text has none, which is found by
+/// looking at one byte of nineteen.
 fn rounded_integers(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = if has_many_digits(json) { 0 } else { json.len() };
     let mut in_text = false;

@@ -221,7 +221,7 @@ impl Object {
 impl Drop for Object {
     #[inline]
     fn drop(&mut self) {
-        if self.measure().depth() > deep::SHALLOW {
+        if self.measure().depth() > deep::MAX_PLAIN_NESTING {
             let mut parts = Vec::new();
             self.take_deep_parts(&mut parts);
             deep::release(parts);

@@ -50,7 +50,7 @@ struct Fields {
 }
 
 /// The maximum number of shapes of structs that a thread remembers.
-const MOST_SHAPES: usize = 64;
+const MAX_SHAPES: usize = 64;
 
 /// The names of a struct's fields, and their shape.
 type Known = (Box<[&'static str]>, Shape);
@@ -69,7 +69,7 @@ fn shape_of(keys: &[&'static str]) -> Shape {
             return shape.clone();
         }
         let shape = Shape::new(keys.iter().copied());
-        if shapes.len() >= MOST_SHAPES {
+        if shapes.len() >= MAX_SHAPES {
             shapes.clear();
         }
         shapes.push((keys.into(), shape.clone()));

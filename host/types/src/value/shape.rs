@@ -6,7 +6,7 @@ use std::cell::Cell;
 use triomphe::Arc;
 
 /// Up to this many keys, looking at each is faster than hashing.
-const FEW: usize = 8;
+const MAX_LINEAR_KEYS: usize = 8;
 /// Objects with more keys than this are dictionaries rather than rows: their keys are not worth remembering.
 const MAX_ROW: usize = 64;
 /// The maximum number of beginnings of rows that are remembered.
@@ -72,7 +72,7 @@ impl Shape {
     }
 
     pub(super) fn distinct(keys: Vec<Text>) -> Distinct {
-        if keys.len() <= FEW {
+        if keys.len() <= MAX_LINEAR_KEYS {
             let mut shapes = Shapes::take();
             let known = shapes.of_keys(keys.iter().map(Text::as_str));
             shapes.give_back();
@@ -84,7 +84,7 @@ impl Shape {
     }
 
     fn new_of(keys: Vec<Text>) -> Distinct {
-        if keys.len() <= FEW {
+        if keys.len() <= MAX_LINEAR_KEYS {
             let mut places = Vec::with_capacity(keys.len());
             let mut kept: Vec<Text> = Vec::with_capacity(keys.len());
             for key in keys {
@@ -101,7 +101,8 @@ impl Shape {
         let mut kept = IndexSet::with_capacity(keys.len());
         let places: Vec<usize> = keys.into_iter().map(|key| kept.insert_full(key).0).collect();
         let all = kept.len() == places.len();
-        let keys = if kept.len() <= FEW { Names::Few(kept.into_iter().collect()) } else { Names::Many(kept) };
+        let keys =
+            if kept.len() <= MAX_LINEAR_KEYS { Names::Few(kept.into_iter().collect()) } else { Names::Many(kept) };
         if all { Distinct::All(Self::of(keys)) } else { Distinct::Merged(Self::of(keys), places) }
     }
 

@@ -5,7 +5,7 @@ use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use std::io;
 
 /// The number of bytes that are gathered before they are handed on.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 impl Value {
     /// JSON text without spaces. `undefined` at the top is `null`.
@@ -17,14 +17,34 @@ impl Value {
         String::from_utf8(out).unwrap_or_default()
     }
 
+    /// The first bytes of [`Self::to_json`], at most as many as given and as whole characters, without making the rest.
+    #[must_use]
+    pub fn json_prefix(&self, max_bytes: usize) -> String {
+        if let Self::String(text) = self {
+            // One text may take megabytes; each character of it takes one byte at least.
+            let end = text.char_indices().nth(max_bytes).map_or(text.len(), |(at, _)| at);
+            if let Some(part) = text.get(..end).filter(|part| part.len() < text.len()) {
+                return cut(Self::from(part).to_json().into_bytes(), max_bytes);
+            }
+        }
+        let mut out = Vec::new();
+        // An error only ends the writing.
+        let _ = self.write(&mut out, |out| match out.len() >= max_bytes {
+            true => Err(io::ErrorKind::WriteZero.into()),
+            false => Ok(()),
+        });
+        cut(out, max_bytes)
+    }
+
     /// Writes JSON text without spaces, some kilobytes at a time.
     ///
     /// # Errors
     /// The writer's.
     pub fn write_json(&self, to: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
-        let mut out = Vec::with_capacity(CHUNK.min(usize::try_from(self.measure().bytes()).unwrap_or(CHUNK)) + 64);
+        let mut out =
+            Vec::with_capacity(CHUNK_BYTES.min(usize::try_from(self.measure().bytes()).unwrap_or(CHUNK_BYTES)) + 64);
         self.write(&mut out, |out| {
-            if out.len() >= CHUNK {
+            if out.len() >= CHUNK_BYTES {
                 to.write_all(out)?;
                 out.clear();
             }
@@ -81,6 +101,19 @@ impl Value {
                 }
             }
             after(out)?;
+        }
+    }
+}
+
+fn cut(mut text: Vec<u8>, max_bytes: usize) -> String {
+    text.truncate(max_bytes);
+    match String::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => {
+            let end = error.utf8_error().valid_up_to();
+            let mut text = error.into_bytes();
+            text.truncate(end);
+            String::from_utf8(text).unwrap_or_default()
         }
     }
 }

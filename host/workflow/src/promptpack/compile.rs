@@ -7,17 +7,18 @@ use super::composition::{Available, Composition, Step as Node, validate_all};
 use super::contracts::Contracts;
 use super::pack::Pack;
 use super::rules;
-use super::schema::{Edition, check_pack};
+use super::schema::{Edition, SchemaError, check_pack};
 use super::skills::Skills;
 use super::speaker;
 use super::spec::State;
 use super::validate::{ValidationResult, validate};
+use super::weight;
 use crate::companions::{Companions, NoCompanions};
 use crate::json::{Document, pointer_part};
 use indexmap::IndexMap;
 use opcell_ir::agent::MESSAGE;
 use opcell_ir::compiled::Compiled;
-use opcell_ir::diagnostic::{Diagnostic, Severity, did_you_mean};
+use opcell_ir::diagnostic::{Diagnostic, MAX_FINDINGS, Severity, did_you_mean};
 use opcell_ir::ir::{
     Artifact, ArtifactMode, Contribution, Declarations, Dialect, Form, Goto, Judge, Lifecycle, Orchestration,
     PathSegment, Persistence, Printing, References, Route, Session, SourceRef, SourceSpec, Step, Version, WorkflowIr,
@@ -25,7 +26,10 @@ use opcell_ir::ir::{
 use opcell_ir::names::Outcome;
 use opcell_ir::source::{SourceFile, SourceMap};
 use regex::Regex;
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+};
 
 /// The rules by which packs and their compositions run.
 pub(super) const DIALECT: Dialect = Dialect {
@@ -91,9 +95,11 @@ impl Compiler<'_> {
         // That a condition of the schema does not hold helps no one where the rule behind it is reported too.
         let says_nothing =
             |text: &str| text.starts_with("Must validate \"then\"") || text.starts_with("Must validate \"else\"");
-        let printed =
-            |pointer: &str| errors.iter().any(|error| error.pointer == pointer && !says_nothing(&error.description));
-        for error in errors.iter().filter(|error| !(says_nothing(&error.description) && printed(&error.pointer))) {
+        let saying = errors.iter().filter(|error| !says_nothing(&error.description));
+        let printed: HashSet<&str> = saying.map(|error| error.pointer.as_str()).collect();
+        let is_repeated =
+            |error: &SchemaError| says_nothing(&error.description) && printed.contains(error.pointer.as_str());
+        for error in errors.iter().filter(|error| !is_repeated(error)) {
             let pointer = error.pointer.clone();
             self.report(error.clone().diagnostic(), &pointer);
         }
@@ -107,6 +113,10 @@ impl Compiler<'_> {
                 return None;
             }
         };
+        if let Err(message) = weight::check(&pack) {
+            self.report(Diagnostic::error("pack-too-large", message), "/prompts");
+            return None;
+        }
         self.validate(&pack);
         self.unknown_step_keys();
         for finding in checks(&pack) {
@@ -238,8 +248,12 @@ impl Compiler<'_> {
     fn take(&mut self, found: ValidationResult, code: &'static str, around: &str) {
         let errors = found.errors.into_iter().map(|text| Diagnostic::error(code, text));
         let warnings = found.warnings.into_iter().map(|text| Diagnostic::warning(code, text));
-        for diagnostic in errors.chain(warnings).collect::<Vec<_>>() {
-            let found = pointer_of(&diagnostic.message).map(|pointer| step_pointer(&self.document.json, pointer));
+        for (at, diagnostic) in errors.chain(warnings).collect::<Vec<_>>().into_iter().enumerate() {
+            // Each looks through the steps of a composition.
+            let message = Some(&diagnostic.message).filter(|_| at < 2 * MAX_FINDINGS);
+            let found = message
+                .and_then(|message| pointer_of(message))
+                .map(|pointer| step_pointer(&self.document.json, pointer));
             let pointer = found.unwrap_or_else(|| around.to_owned());
             self.report(diagnostic, &pointer);
         }

@@ -158,13 +158,14 @@ fn session(node: &Node, pack: &Pack) -> Session {
     let is_agent = node.kind == "agent";
     let tools = if is_agent { node.tools.as_slice() } else { &[] };
     let mut session = speaker::session(pack, &node.prompt_task, tools);
-    for (name, value) in node.input.as_object().into_iter().flatten() {
-        let value = spec(value);
+    if let Some(input) = node.input.as_object() {
         // `{{ name }}` is bound as it is written, and means the same.
-        for (_, bound) in session.variables.iter_mut().filter(|(token, _)| token.trim() == name.as_ref()) {
-            *bound = value.clone();
+        for (token, bound) in &mut session.variables {
+            if let Some(value) = input.get(token.trim()) {
+                *bound = spec(value);
+            }
         }
-        session.variables.insert(name.into(), value);
+        session.variables.extend(input.iter().map(|(name, value)| (name.into(), spec(value))));
     }
     if !node.provider.is_empty() {
         session.session_profile = Some(node.provider.clone());

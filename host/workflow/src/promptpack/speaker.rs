@@ -113,12 +113,16 @@ fn tokens(template: &str) -> impl Iterator<Item = &str> {
 
 /// Tokens that neither the prompt nor the workflow gives a meaning: every run must give them.
 pub(super) fn undeclared<'t>(prompt: &Prompt, template: &'t str) -> BTreeSet<&'t str> {
-    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let declared = declared_names(prompt);
     tokens(template)
         .map(str::trim)
         .filter(|name| !name.starts_with("artifacts.") && !name.starts_with(FRAGMENTS) && *name != "workflow_context")
         .filter(|name| !declared.contains(name))
         .collect()
+}
+
+fn declared_names(prompt: &Prompt) -> BTreeSet<&str> {
+    prompt.variables.iter().map(|variable| variable.name.as_str()).collect()
 }
 
 /// The fragments that a template, whose fragments are in place, names and the pack does not have.
@@ -171,16 +175,25 @@ pub(super) fn asked(composition: &Composition) -> BTreeSet<&str> {
 pub(super) fn inputs<'p>(prompts: impl IntoIterator<Item = &'p Prompt>) -> IndexMap<Arc<str>, Input> {
     let mut inputs: IndexMap<Arc<str>, Input> = IndexMap::new();
     // Prompts may declare one variable, each with its own rules: all of them hold.
+    let mut plain: BTreeSet<&str> = BTreeSet::new();
     let mut further: IndexMap<Arc<str>, IndexMap<String, Value>> = IndexMap::new();
     for variable in prompts.into_iter().flat_map(|prompt| &prompt.variables) {
+        let is_plain = variable.rest.get("validation").is_none_or(Value::is_nullish);
         let input = inputs.entry(variable.name.as_str().into()).or_insert_with(|| Input {
             kind: variable.kind.clone(),
             default: None,
             description: variable.description.clone(),
             schema: None,
         });
-        match (&input.schema, rules::schema(variable)) {
-            (None, first) => input.schema = first,
+        // Mostly a variable is declared with the same type and no more.
+        let is_known = is_plain && plain.contains(variable.name.as_str()) && input.kind == variable.kind;
+        match (&input.schema, if is_known { None } else { rules::schema(variable) }) {
+            (None, first) => {
+                if is_plain {
+                    plain.insert(&variable.name);
+                }
+                input.schema = first;
+            }
             (Some(known), Some(more)) if *known != more => {
                 further.entry(variable.name.as_str().into()).or_default().insert(more.to_json(), more);
             }
@@ -213,7 +226,7 @@ pub(super) fn default_of(variable: &Variable) -> Option<Value> {
 /// # Errors
 /// When fragments never end.
 pub(super) fn expand_fragments(pack: &Pack, prompt: &Prompt) -> Result<String, String> {
-    let declared: BTreeSet<&str> = prompt.variables.iter().map(|variable| variable.name.as_str()).collect();
+    let declared = declared_names(prompt);
     let mut text = prompt.system_template.clone();
     for _ in 0..MAX_FRAGMENT_DEPTH {
         let mut changed = false;

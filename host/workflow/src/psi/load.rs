@@ -23,7 +23,7 @@ pub(super) fn edn(text: &str, companions: &dyn Companions, report: &mut Report) 
         report.push(Diagnostic::warning("ignored-metadata", "metadata has no effect in a workflow").at(span));
     }
     if let Some(span) = reading.trailing {
-        let warning = Diagnostic::warning("trailing-forms", "text behind the first form is ignored").at(span);
+        let warning = Diagnostic::warning("trailing-forms", "text after the first form is ignored").at(span);
         report.push(warning.help("a workflow file holds one map"));
     }
     let end = Span::new(text.len(), text.len());

@@ -10,6 +10,7 @@
 //! | `:timeout` | milliseconds of one attempt |
 //! | `:limits` of a step | `{:tool-calls n :wall-time-seconds n :tokens n :cost x :host-calls n}`, over all entries into it |
 //! | `:capabilities` | `{:tools […] :skills […] :files […] :stores […]}`, narrower than the plugin's grant |
+//! | `:approve` of a session | `:never`, `:unless-pure`, `:always`, a map such as `{:when {:commands ["rm"]}}`, or a vector of these |
 //! | `:max-visits`, `:on-max-visits` | entries into the step, and the step entered instead |
 //! | judge `:expression` | `{:type :expression :expression "…"}` |
 //! | judge `:event` | `{:type :event :orchestration :external :control :agent}` |

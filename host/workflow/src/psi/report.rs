@@ -4,7 +4,17 @@ use opcell_ir::{
     diagnostic::Diagnostic,
     source::{SourceMap, Span},
 };
-use std::fmt::Write;
+use opcell_types::text::one_line;
+use std::{borrow::Cow, fmt::Write};
+
+/// Bytes of a place, and of a name in it: each part of a document has one, with the names of all that is around it.
+const PLACE_BYTES: usize = 2_000;
+const NAME_BYTES: usize = 200;
+
+/// A name as it is, unless it is long.
+fn short(name: &str) -> Cow<'_, str> {
+    if name.len() <= NAME_BYTES { name.into() } else { one_line(name, NAME_BYTES).into() }
+}
 
 /// A place in the compiled workflow, as IR paths and as psi write it: `steps[0].name` and `:steps 0 :name`.
 #[derive(Debug, Clone, Default)]
@@ -16,12 +26,21 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn key(&self, key: &str) -> Self {
         let mut place = self.clone();
+        if place.is_long() {
+            return place;
+        }
+        let key = short(key);
         if !place.ir.is_empty() {
             place.ir.push('.');
         }
-        place.ir.push_str(key);
+        place.ir.push_str(&key);
         place.push_edn(&format!(":{key}"));
         place
+    }
+
+    /// `true` if nothing is added any more: the place of a part is that of what is around it then.
+    fn is_long(&self) -> bool {
+        self.ir.len() > PLACE_BYTES
     }
 
     pub(super) fn index(&self, index: usize) -> Self {
@@ -31,8 +50,11 @@ impl Place {
     /// An entry that the IR numbers and psi names.
     pub(super) fn entry(&self, index: usize, name: &str) -> Self {
         let mut place = self.clone();
+        if place.is_long() {
+            return place;
+        }
         let _ = write!(place.ir, "[{index}]");
-        place.push_edn(name);
+        place.push_edn(&short(name));
         place
     }
 
@@ -87,7 +109,7 @@ impl Report {
     }
 
     pub(super) fn enter_step(&mut self, name: Option<&str>, index: usize) {
-        self.step = name.map(|name| (name.to_owned(), index));
+        self.step = name.map(|name| (short(name).into_owned(), index));
     }
 
     /// psi refuses the file.

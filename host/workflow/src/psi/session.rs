@@ -7,7 +7,9 @@ use super::{
     value,
 };
 use crate::edn::{Kind, Node};
-use opcell_ir::ir::{ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel};
+use opcell_ir::ir::{
+    ApprovalRules, ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel,
+};
 use std::sync::Arc;
 
 const THINKING_LEVELS: &[(&str, ThinkingLevel)] = &[
@@ -76,6 +78,11 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
     // Opcell's own.
+    match fields.get("approve").map(|node| approve(node, &place.key("approve"), report)) {
+        Some(Some(rules)) => session.approve = rules,
+        Some(None) => complete = false,
+        None => {}
+    }
     setting!(extensions, fields.raw("extensions"), "extensions", fields::strings);
     setting!(workflows, fields.raw("workflows"), "workflows", fields::strings);
     // A delegate adds to the prompts of its callee; it does not take their place.
@@ -106,6 +113,27 @@ fn session_profile(node: &Node, place: &Place, report: &mut Report) -> Option<St
         report.compile_error(node.span, place, message, format!("expected a keyword like :careful, found {node}"));
     }
     name.map(str::to_owned)
+}
+
+/// Rules for calls: `:always`, a map such as `{:when {:commands ["git push"]}}`, or a vector of these.
+fn approve(node: &Node, place: &Place, report: &mut Report) -> Option<ApprovalRules> {
+    report.stands(place, node.span);
+    let value = value::value(node, place, report)?;
+    let rules: Result<ApprovalRules, _> = serde_json::from_value(serde_json::Value::from(&value));
+    let problem = match rules {
+        Ok(rules) => match rules.problem().or_else(|| rules.schemas().find_map(unusable)) {
+            None => return Some(rules.written_in("the step")),
+            Some(problem) => problem,
+        },
+        Err(error) => error.to_string(),
+    };
+    report.invalid(node.span, place, format!("these rules for calls of tools cannot be used: {problem}"));
+    None
+}
+
+fn unusable(schema: &opcell_types::Value) -> Option<String> {
+    let problem = opcell_schema::Schema::shared(&serde_json::Value::from(schema)).err()?;
+    Some(format!("the schema cannot be used: {problem}"))
 }
 
 fn component_selection(node: &Node, place: &Place, report: &mut Report) -> Option<opcell_types::Value> {

@@ -15,6 +15,7 @@ use opcell_ir::{
         Contribution, Delegate, DelegateTarget, Dialect, Form, OutputSpec, PromptString, Step, Version, WorkflowIr,
         Yields,
     },
+    names::MAX_NAME_BYTES,
 };
 use std::sync::Arc;
 
@@ -50,6 +51,17 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
     let steps_place = place.key("steps");
     if items.is_empty() {
         report.invalid(steps.span, &steps_place, "expected at least one step");
+        return None;
+    }
+    // They stand in the prompt of each step.
+    if let Some(Some(framing)) = &framing
+        && framing.len().saturating_mul(items.len()) > MAX_FRAMING_BYTES
+    {
+        let expected = format!(
+            "expected instructions that are shorter: in {} steps they take more than {MAX_FRAMING_BYTES} bytes",
+            items.len()
+        );
+        report.invalid(steps.span, &place.key("system-prompt"), expected);
         return None;
     }
     let steps: Vec<Option<Step>> = items
@@ -102,6 +114,9 @@ fn frame(step: &mut Step, framing: &str) {
     });
 }
 
+/// Bytes of a workflow's own instructions, counted for each step.
+const MAX_FRAMING_BYTES: usize = 64 << 20;
+
 /// The forms of a step that the language has.
 const FORMS: [&str; 3] = ["invoke", "session", "delegate"];
 
@@ -114,6 +129,11 @@ fn step(node: &Node, place: &Place, report: &mut Report) -> Option<Step> {
     let name = required(&mut fields, "name", fields::string, place, report);
     if name.as_ref().is_some_and(|name| name.is_empty()) {
         report.invalid(node.span, &place.key("name"), "expected a name that is not empty");
+        return None;
+    }
+    if name.as_ref().is_some_and(|name| name.len() > MAX_NAME_BYTES) {
+        let expected = format!("expected a name of at most {MAX_NAME_BYTES} bytes");
+        report.invalid(node.span, &place.key("name"), expected);
         return None;
     }
     let form = match kind.and_then(Node::as_keyword) {

@@ -94,7 +94,7 @@ mod loading {
         assert_eq!(
             reported,
             [
-                ("text behind the first form is ignored".to_owned(), Some("a workflow file holds one map".to_owned())),
+                ("text after the first form is ignored".to_owned(), Some("a workflow file holds one map".to_owned())),
                 (
                     "Unknown key :operaton in an invoke step; it has no effect".to_owned(),
                     Some("did you mean :operation?".to_owned())

@@ -20,7 +20,10 @@ use petgraph::{
     algo::kosaraju_scc,
     graph::{DiGraph, NodeIndex},
 };
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::Cell,
+    collections::{HashMap, HashSet},
+};
 
 /// The site of an expression, which decides what it may refer to and what the validator has already said about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,19 +47,29 @@ enum Site {
 struct Checker<'a> {
     definition: &'a Definition,
     source: &'a str,
-    inputs: HashSet<&'a str>,
     order: HashMap<&'a str, usize>,
     grouped: HashSet<&'a str>,
+    /// The workflow's inputs by name.
+    inputs: HashMap<&'a str, &'a Field>,
+    /// Bytes of the source that may still be searched for places.
+    searchable: Cell<usize>,
     found: Vec<Diagnostic>,
 }
+
+/// Bytes of the source that are searched for places, all searches together.
+const MAX_SEARCHED: usize = 64 << 20;
+
+/// Warnings after which no more are looked for where each of many is about each of many others.
+const MANY: usize = 10_000;
 
 /// Everything that the checks find, as warnings.
 pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
     let order = definition.steps.iter().enumerate().map(|(index, step)| (step.id.text.as_ref(), index)).collect();
     let grouped =
         definition.steps.iter().flat_map(StepDefinition::branch_steps).map(|name| name.text.as_ref()).collect();
-    let inputs = definition.inputs.iter().map(|input| input.name.text.as_ref()).collect();
-    let mut checker = Checker { definition, source, inputs, order, grouped, found: Vec::new() };
+    let inputs = definition.inputs.iter().map(|input| (input.name.text.as_ref(), input)).collect();
+    let searchable = Cell::new(MAX_SEARCHED);
+    let mut checker = Checker { definition, source, order, grouped, inputs, searchable, found: Vec::new() };
     for input in &definition.inputs {
         checker.literal(input, &format!("inputs.{}.default", input.name.text));
     }
@@ -78,7 +91,8 @@ pub(super) fn place_of(definition: &Definition, issue: &Issue) -> Option<Span> {
     // Of several names, the one that the message is about.
     let named = |names: &[Text]| {
         let names = || names.iter();
-        let meant = names().find(|name| issue.message.contains(&format!("\"{}\"", name.text)));
+        let quoted: HashSet<&str> = issue.message.split('"').skip(1).step_by(2).collect();
+        let meant = names().find(|name| quoted.contains(name.text.as_ref()));
         meant
             .or_else(|| names().find(|name| issue.message.contains(name.text.as_ref())))
             .or_else(|| names().next())
@@ -283,6 +297,9 @@ impl<'a> Checker<'a> {
     /// Returns the place of an expression's position in the file, if the file has the expression's text unchanged.
     fn place(&self, expression: &Expression, position: Option<usize>, span: Span) -> Span {
         let text = expression.text();
+        if !self.may_search(span) {
+            return span;
+        }
         // A reference inside a template is compiled with its `$` put before it.
         let (needle, shift) = match self.source.get(span.start..span.end) {
             Some(slice) if slice.contains(text) => (text, 0),
@@ -337,7 +354,7 @@ impl<'a> Checker<'a> {
         let first = reference.path.first().map(AsRef::as_ref);
         match (reference.root.as_ref(), first) {
             ("inputs", Some(name)) if name != "length" => {
-                if !self.inputs.contains(name) {
+                if !self.inputs.contains_key(name) {
                     let inputs = &self.definition.inputs;
                     let help = did_you_mean(name, inputs.iter().map(|input| input.name.text.as_ref()))
                         .map(|meant| format!("did you mean `$inputs.{meant}`?"));
@@ -429,7 +446,7 @@ impl<'a> Checker<'a> {
         {
             return;
         }
-        let Some(given) = types::of_expression(self.definition, &self.order, expression) else { return };
+        let Some(given) = types::of_expression(self.definition, &self.inputs, &self.order, expression) else { return };
         let wanted = field.kind.text.as_ref();
         if given != wanted && !(given == "int" && wanted == "float") {
             let message =
@@ -440,7 +457,8 @@ impl<'a> Checker<'a> {
 
     /// `each` goes over arrays only.
     fn each_type(&mut self, each: &Text, path: &str) {
-        let given = types::of_expression(self.definition, &self.order, &Expression::new(each.text.clone()));
+        let given =
+            types::of_expression(self.definition, &self.inputs, &self.order, &Expression::new(each.text.clone()));
         if let Some(given) = given.filter(|given| *given != "array") {
             let message = format!("`each` expects an array, but `{}` is `{given}`", each.text);
             self.warn("type-conflict", message, path, each.span);
@@ -509,8 +527,18 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Returns `true` if a place may be searched: a text with many expressions is searched for each of them.
+    fn may_search(&self, span: Span) -> bool {
+        let left = self.searchable.get().checked_sub(span.end.saturating_sub(span.start));
+        self.searchable.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
     /// Returns the place of a key or a text inside of a place, or else the place.
     fn find_in(&self, span: Span, text: &str) -> Span {
+        if !self.may_search(span) {
+            return span;
+        }
         let inside = self.source.get(span.start..span.end).unwrap_or_default();
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let whole = |at: usize| {
@@ -555,7 +583,7 @@ impl<'a> Checker<'a> {
     /// Returns the type of an input's value where that is known, or else the type that the input is declared to have.
     fn kind_of<'b>(&'b self, input: &'b Field) -> &'b str {
         let declared = input.kind.text.as_ref();
-        let of = |expression: &Expression| types::of_expression(self.definition, &self.order, expression);
+        let of = |expression: &Expression| types::of_expression(self.definition, &self.inputs, &self.order, expression);
         match input.value.as_ref().map(value_spec) {
             Some(ValueSpec::Expression { expression }) => of(&expression).unwrap_or(declared),
             Some(ValueSpec::Interpolation { interpolation }) => match interpolation.single() {
@@ -588,11 +616,13 @@ impl<'a> Checker<'a> {
         if declared.is_empty() {
             return;
         }
+        let names: HashSet<&str> = declared.iter().map(|output| output.name.text.as_ref()).collect();
         for (index, step) in self.definition.steps.iter().enumerate() {
             let Body::Exit { output: Some(Value::Object(entries)), output_span, .. } = &step.body else { continue };
-            for key in
-                entries.keys().filter(|key| declared.iter().all(|output| output.name.text.as_ref() != key.as_str()))
-            {
+            if self.found.len() > MANY {
+                return;
+            }
+            for key in entries.keys().filter(|key| !names.contains(key.as_str())) {
                 let help = did_you_mean(key, declared.iter().map(|output| output.name.text.as_ref()));
                 let help = help.map(|meant| format!("did you mean `{meant}`?"));
                 let message = format!("`{key}` is not an output of the workflow, and is dropped");

@@ -1,4 +1,5 @@
-//! Markdown that was meant as a WorkflowSkill and is none: its fence is spelled otherwise, is not closed, or is missing.
+//! Markdown that was meant as a WorkflowSkill and is none: its fence is spelled otherwise, is not closed, or is
+//! missing.
 //!
 //! The reference refuses such a document ("No ```workflow fenced code block found"). Read as a prompt, it would be sent
 //! to a model with every tool of the project, so [`find`] looks for it before a text is taken for one. Fences are read
@@ -37,8 +38,8 @@ const STEP_TYPES: [&str; 4] = ["tool", "transform", "conditional", "exit"];
 /// The most edits between `workflow` and a word that was meant to be it.
 const MAX_TYPOS: usize = 2;
 
-/// The first part of a Markdown text that looks like a workflow; of those that are meant for one, if there is any. Parts
-/// of the ranges in `known` are none.
+/// The first part of a Markdown text that looks like a workflow; of those that are meant for one, if there is any.
+/// Parts of the ranges in `known` are none.
 pub(crate) fn find(text: &str, known: &[Range<usize>]) -> Option<Resemblance> {
     let mut possible = None;
     let is_known =

@@ -428,7 +428,37 @@ impl Projection {
             Event::Retrying { frame, failure, .. } => self.retrying(*frame, failure),
             Event::StepFinished { frame, result } => self.step_finished(*frame, result, recorded.at),
             Event::RunFinished(end) => self.run_finished(end, recorded.at),
-            _ => Vec::new(),
+            Event::DefinitionPinned { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceStarted { .. }
+            | Event::InstanceFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::Ticked => Vec::new(),
         }
     }
 

@@ -10,10 +10,12 @@ use super::{
 use opcell_ir::{
     diagnostic::{Diagnostic, did_you_mean},
     js,
+    names::MAX_NAME_BYTES,
     source::Span,
 };
 use opcell_types::Value;
 use opcell_yaml::{Entry, Node, NodeKind};
+use std::collections::HashSet;
 
 pub(super) const TYPES: [&str; 6] = ["string", "int", "float", "boolean", "array", "object"];
 
@@ -48,28 +50,30 @@ pub(super) fn read(root: &Node) -> (Option<Definition>, Findings) {
 
 /// One `Invalid input` for each step that has an issue other than a refinement's.
 fn collapse_steps(issues: &mut Vec<Issue>, read: &WorkflowRead) {
-    let mut seen = Vec::new();
+    let broken: HashSet<&str> = read.broken_steps.iter().map(String::as_str).collect();
     // What a step input says of its `default` is said whatever else is wrong with the step.
-    let printed: Vec<String> = read
-        .broken_steps
-        .iter()
-        .filter(|step| issues.iter().any(|issue| is_default(issue) && issue.path.starts_with(&format!("{step}."))))
-        .cloned()
+    let defaults = issues.iter().filter(|issue| is_default(issue));
+    let printed: HashSet<String> = defaults
+        .filter_map(|issue| step_of(&issue.path).filter(|step| broken.contains(step)).map(str::to_owned))
         .collect();
+    let mut seen = HashSet::new();
     issues.retain_mut(|issue| {
-        let Some(step) = read.broken_steps.iter().find(|step| {
-            issue.path.strip_prefix(step.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        }) else {
+        let Some(step) = step_of(&issue.path).filter(|step| broken.contains(step)).map(str::to_owned) else {
             return true;
         };
-        if printed.contains(step) {
+        if printed.contains(&step) {
             return is_default(issue);
         }
         *issue = Issue { path: step.clone(), message: "Invalid input".to_owned() };
-        let first = !seen.contains(&issue.path);
-        seen.push(issue.path.clone());
-        first
+        seen.insert(step)
     });
+}
+
+/// The step that a path leads into: `steps.3` of `steps.3.inputs.a`.
+fn step_of(path: &str) -> Option<&str> {
+    let index = path.strip_prefix("steps.")?;
+    let end = index.find('.').unwrap_or(index.len());
+    path.get(.."steps.".len() + end)
 }
 
 fn is_default(issue: &Issue) -> bool {
@@ -126,8 +130,11 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn child(&self, key: &str) -> (Option<&'a Node>, String, Span) {
         let entry = self.node.entry(key);
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        (entry.map(|entry| &entry.value), path, entry.map_or(self.node.span, |entry| entry.value.span))
+        (entry.map(|entry| &entry.value), self.below(key), entry.map_or(self.node.span, |entry| entry.value.span))
+    }
+
+    fn below(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }
 
@@ -183,7 +190,7 @@ impl Reader {
             }
             let mut finding = Diagnostic::warning("unknown-key", format!("unknown key `{}` is ignored", entry.key))
                 .at(entry.key_span)
-                .path(place.child(&entry.key).1);
+                .path(place.below(&entry.key));
             if let Some(meant) = did_you_mean(&entry.key, known.iter().copied()) {
                 finding = finding.help(format!("did you mean `{meant}`?"));
             }
@@ -230,12 +237,10 @@ impl Reader {
             self.expected("record", Some(node), path, span);
             return Vec::new();
         };
+        let outer = Place { node, path };
         let mut ordered: Vec<&Entry> = entries.iter().collect();
         ordered.sort_by_key(|entry| js::integer_key(&entry.key).map_or(u64::MAX, u64::from));
-        ordered
-            .into_iter()
-            .filter_map(|entry| self.field(entry, format!("{path}.{}", entry.key), known, value_key))
-            .collect()
+        ordered.into_iter().filter_map(|entry| self.field(entry, outer.below(&entry.key), known, value_key)).collect()
     }
 
     fn field(&mut self, entry: &Entry, path: String, known: &[&str], value_key: &str) -> Option<Field> {
@@ -276,10 +281,13 @@ impl Reader {
 
     /// `{type, value?, items?, properties?}`, whose own items and properties are not looked into.
     fn nested(&mut self, place: &Place<'_>, key: &str) -> Option<Value> {
-        let (node, path, span) = place.child(key);
-        let node = node?;
+        let (node, path, _) = place.child(key);
+        self.nested_in(node?, path)
+    }
+
+    fn nested_in(&mut self, node: &Node, path: String) -> Option<Value> {
         if node.entries().is_none() {
-            self.expected("object", Some(node), path, span);
+            self.expected("object", Some(node), path, node.span);
             return None;
         }
         let inner = Place { node, path };
@@ -309,12 +317,12 @@ impl Reader {
                 entry.value.to_value()
             } else {
                 let before = self.found.len();
-                let value = self.nested(&outer, &entry.key);
+                let path = outer.below(&entry.key);
+                let value = self.nested_in(&entry.value, path.clone());
                 if self.found.len() > before {
                     // A union of its own: only its own path is reported.
                     self.found.truncate(before);
-                    let (_, path, span) = outer.child(&entry.key);
-                    self.abort(path, "Invalid input", span);
+                    self.abort(path, "Invalid input", entry.value.span);
                 }
                 value.unwrap_or_default()
             };
@@ -412,6 +420,13 @@ impl Reader {
         }
         let place = Place { node, path };
         let id = self.text(&place, "id", true, true);
+        if let Some(id) = id.as_ref().filter(|id| id.text.len() > MAX_NAME_BYTES) {
+            self.refine(
+                place.below("id"),
+                format!("Too big: expected string to have <={MAX_NAME_BYTES} bytes"),
+                id.span,
+            );
+        }
         let kind = self.one_of(&place, "type", &["tool", "transform", "conditional", "exit"]);
         let kind = kind.as_ref().map_or("", |kind| kind.text.as_ref());
         let description = self.text(&place, "description", false, false);
@@ -540,7 +555,7 @@ impl Reader {
                 }
                 other => {
                     let help = did_you_mean(other, ["timeout", "concurrency"]);
-                    let finding = wrong(format!("unknown key `{other}` under `x-opcell`"));
+                    let finding = wrong(format!("unknown key `{}` under `x-opcell`", other));
                     self.unknown.push(match help {
                         Some(meant) => finding.help(format!("did you mean `{meant}`?")),
                         None => finding.help("`x-opcell` knows `timeout` and `concurrency`"),

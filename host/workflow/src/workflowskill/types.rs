@@ -1,6 +1,6 @@
 //! The types that are known before a run: those that are declared, and those that follow from the kind of a step.
 
-use super::definition::{Body, Definition};
+use super::definition::{Body, Definition, Field};
 use opcell_ir::expr::Expression;
 use opcell_types::value::{NumberKind, Value};
 use std::collections::HashMap;
@@ -8,6 +8,7 @@ use std::collections::HashMap;
 /// The type of an expression that is one reference to a whole input, a step's output, or a declared part of one.
 pub(super) fn of_expression<'a>(
     definition: &'a Definition,
+    inputs: &HashMap<&str, &'a Field>,
     order: &HashMap<&str, usize>,
     expression: &Expression,
 ) -> Option<&'a str> {
@@ -20,7 +21,7 @@ pub(super) fn of_expression<'a>(
     let path: Vec<&str> = reference.path.iter().map(AsRef::as_ref).collect();
     let step = |name: &str| order.get(name).and_then(|at| definition.steps.get(*at));
     let declared = match (reference.root.as_ref(), path.as_slice()) {
-        ("inputs", [name]) => definition.inputs.iter().find(|field| field.name.text.as_ref() == *name),
+        ("inputs", [name]) => inputs.get(name).copied(),
         ("steps", [name, "output"]) => {
             let step = step(name)?;
             let is_transform = matches!(step.body, Body::Filter { .. } | Body::Map { .. } | Body::Sort { .. });

@@ -22,19 +22,18 @@ fn names_after<'a>(text: &'a str, prefix: &'static str) -> impl Iterator<Item = 
 
 /// The steps that a text refers to, each once.
 pub(super) fn step_references(text: &str) -> Vec<&str> {
-    let mut seen = Vec::new();
-    for name in names_after(text, "$steps.").chain(names_after(text, "${steps.")) {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
-    }
-    seen
+    let mut seen = HashSet::new();
+    let names = names_after(text, "$steps.").chain(names_after(text, "${steps."));
+    names.filter(|name| seen.insert(*name)).collect()
 }
 
 /// Returns `true` if the reference looks for references in a value at all.
 pub(super) fn is_scanned(value: &str) -> bool {
     value.starts_with("$steps.") || value.contains("${steps.")
 }
+
+/// Cycles that are reported, each with the steps in it.
+const MAX_CYCLES: usize = 100;
 
 struct Validator<'a> {
     definition: &'a Definition,
@@ -173,15 +172,11 @@ impl<'a> Validator<'a> {
             let values = step.inputs.iter().filter_map(|input| input.value.as_ref().and_then(Value::as_str));
             let texts =
                 values.chain([&step.condition, &step.each].into_iter().flatten().map(|text| text.text.as_ref()));
-            let mut names = Vec::new();
-            for name in texts.flat_map(step_references).filter(|name| self.order.contains_key(name)) {
-                if !names.contains(&name) {
-                    names.push(name);
-                }
-            }
-            dependencies.insert(&step.id.text, names);
+            let mut seen = HashSet::new();
+            let names = texts.flat_map(step_references).filter(|name| self.order.contains_key(name));
+            dependencies.insert(&step.id.text, names.filter(|name| seen.insert(*name)).collect());
         }
-        let mut visited = HashSet::new();
+        let (mut visited, mut cycles) = (HashSet::new(), 0_usize);
         for step in &self.definition.steps {
             let mut path: Vec<(&str, usize)> = Vec::new();
             let mut on_path = HashSet::new();
@@ -197,6 +192,11 @@ impl<'a> Validator<'a> {
                 };
                 *next += 1;
                 if on_path.contains(dependency) {
+                    // Each may be as long as the workflow.
+                    cycles += 1;
+                    if cycles > MAX_CYCLES {
+                        continue;
+                    }
                     let cycle: Vec<&str> = path
                         .iter()
                         .map(|(name, _)| *name)

@@ -70,6 +70,7 @@ impl Sessions for Script {
             settings: request.session,
             parallel_tools: Vec::new(),
             narrowing: None,
+            approvals: Vec::new(),
         })
     }
 

@@ -1,4 +1,4 @@
-/* An operation and a judge. `opcell plugin build` makes `dist/{{name}}.wasm` of them. */
+/* An operation and a judge. `opcell plugin build` builds `dist/{{name}}.wasm` from them. */
 #include "opcell.h"
 
 static opcell_reply greet(opcell_text arguments, opcell_context context) {

@@ -1,4 +1,4 @@
-// An operation and a judge. `opcell plugin build` makes `dist/{{name}}.wasm` of them.
+// An operation and a judge. `opcell plugin build` builds `dist/{{name}}.wasm` from them.
 import { judge, operation, plugin } from "../sdk/opcell.js";
 
 const greet = operation(

@@ -1,7 +1,6 @@
-"""An operation and a judge. `opcell plugin build` makes `dist/{{name}}.wasm` of them."""
+"""An operation and a judge. `opcell plugin build` builds `dist/{{name}}.wasm` from them."""
 
-# The component exports `Operations` and `Judges`, so they are imported here.
-from opcell import Judges, Operations, judge, operation
+from opcell import judge, operation
 
 
 @operation("{{name}}/greet", effects="pure")

@@ -1,4 +1,4 @@
-//! An operation and a judge. `opcell plugin build` makes `dist/{{name}}.wasm` of them.
+//! An operation and a judge. `opcell plugin build` builds `dist/{{name}}.wasm` from them.
 
 use opcell_sdk::serde_json::{Value, json};
 use opcell_sdk::{Verdict, judge, operation, plugin};

@@ -13,7 +13,7 @@ use std::{
 const PROMPT: &str = "> ";
 
 /// Lines that the history holds.
-const KEPT: usize = 1_000;
+const MAX_HISTORY_LINES: usize = 1_000;
 
 /// A source of lines.
 pub enum Lines {
@@ -88,7 +88,7 @@ fn next_of_stdin(prompts: bool) -> io::Result<Option<String>> {
 impl Person {
     /// None where the terminal cannot be had.
     fn at_terminal(stop: &Stop, remembers: bool) -> Option<Self> {
-        let config = Config::builder().max_history_size(KEPT).ok()?.history_ignore_space(true).build();
+        let config = Config::builder().max_history_size(MAX_HISTORY_LINES).ok()?.history_ignore_space(true).build();
         let mut editor = Editor::with_config(config).ok()?;
         let history = remembers.then(history_file).flatten();
         if let Some(history) = &history {

@@ -3,6 +3,7 @@
 use crate::cli::{
     Exit, Failure, Global, Terminal,
     plugin::watch::Watch,
+    reasons,
     runs::{Open, StoreArgs},
     units::counted,
 };
@@ -147,6 +148,10 @@ fn show(call: &RecordedCall, replayed: &Replayed, terminal: &Terminal) -> std::i
         if let Some(more @ 1..) = replayed.not_made.len().checked_sub(LISTED) {
             terminal.line(&format!("  and {more} more"))?;
         }
+    }
+    let receipt = opcell_types::Value::from_json(&replayed.receipt.to_string()).unwrap_or_default();
+    for line in reasons::of_failed(&receipt, "", terminal.verbose) {
+        terminal.line(&format!("  {line}"))?;
     }
     if replayed.differences.is_empty() {
         terminal.line("the same: result and receipt")?;

@@ -128,7 +128,7 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
     // As the project file names things: from its own folder where the file is below it.
     let full = path.canonicalize()?;
     let root = file.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let shown = full.strip_prefix(root.canonicalize()?).map(PathBuf::from).unwrap_or(full);
+    let shown = relative(&full, &root.canonicalize()?);
     let Some(value) = shown.to_str().map(str::to_owned) else {
         return Err(Diagnostic::error("invalid-source", "the file's name is not UTF-8").help("rename it").into());
     };
@@ -136,6 +136,21 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
     let requests = component.surface.manifest.requests();
     let locked = Locked::new(Some(digest), Some(component.bytes.len() as u64), requests);
     Ok(Added { name, key: "path", value, locked, component })
+}
+
+/// A path as the project file has it: from its own folder, also where it leads out of it, since the file may be shared
+/// with other machines.
+fn relative(path: &Path, root: &Path) -> PathBuf {
+    let shared = path.components().zip(root.components()).take_while(|(one, other)| one == other).count();
+    // With nothing but the root in common, the way back says more about this machine than the path does.
+    if shared < 2 {
+        return path.to_owned();
+    }
+    let back = root.components().skip(shared).map(|_| "..");
+    back.map(Path::new)
+        .map(PathBuf::from)
+        .chain(path.components().skip(shared).map(|part| PathBuf::from(part.as_os_str())))
+        .collect()
 }
 
 fn check_name(config: &Config, name: &str) -> Result<(), Failure> {
@@ -157,6 +172,9 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
     }
     let version = manifest.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
     terminal.line(&opcell::report::printable(&format!("added {}{version} from {}", added.name, added.value)))?;
+    if let Some(description) = &manifest.description {
+        terminal.line(&opcell::report::printable(&format!("models of the project read about it: {description}")))?;
+    }
     match (&added.locked.publisher, &added.locked.source) {
         (Some(key), _) => terminal.line(&format!("publisher {key}, pinned in opcell.lock"))?,
         (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
@@ -176,4 +194,18 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
         terminal.note(&format!("none of it is granted yet; see `opcell plugin explain {}`", added.name));
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_from_the_folder_of_the_project() {
+        let of = |path: &str, root: &str| relative(Path::new(path), Path::new(root)).display().to_string();
+        assert_eq!(of("/home/ann/p/dist/x.wasm", "/home/ann/p"), "dist/x.wasm");
+        assert_eq!(of("/home/ann/x.wasm", "/home/ann/p"), "../x.wasm");
+        assert_eq!(of("/home/ann/q/x.wasm", "/home/ann/p/r"), "../../q/x.wasm");
+        assert_eq!(of("/opt/x.wasm", "/home/ann/p"), "/opt/x.wasm");
+    }
 }

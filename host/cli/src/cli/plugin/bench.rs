@@ -42,7 +42,7 @@ pub(super) async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal
     };
     let (operation, arguments) = match &args.op {
         Some(operation) => {
-            let arguments = crate::cli::input::arguments(&args.args)?;
+            let arguments = crate::cli::input::arguments(&args.args, &serde_json::Value::Null)?;
             (operation.clone(), serde_json::to_string(&arguments).map_err(anyhow::Error::from)?)
         }
         None => first_case(&path)?,

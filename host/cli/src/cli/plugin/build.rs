@@ -76,7 +76,7 @@ pub(super) async fn noted(
     let what = if built.reused { "nothing changed".to_owned() } else { format!("built in {time}") };
     terminal.note(&format!("{what}: {}", shown(&built.path)));
     if let (Some(why), false) = (built.varies, built.reused) {
-        terminal.note(&format!("a build from nothing has another digest: {why}"));
+        terminal.note(&format!("a clean build gets a different digest: {why}"));
     }
     Ok((project, built))
 }

@@ -167,6 +167,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plugin_toml_knows_the_limits_of_the_sandbox() {
+        let keys: Vec<&str> = TABLE.iter().map(|spec| spec.key).collect();
+        assert_eq!(opcell_author::project::LIMITS.to_vec(), keys);
+    }
+
+    #[test]
     fn ids_that_differ_in_what_is_easily_overlooked_look_alike() {
         assert_eq!(look("a/fill-in"), look("a/fil1in"));
         assert_ne!(look("a/read"), look("a/write"));

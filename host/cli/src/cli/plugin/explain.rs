@@ -45,9 +45,10 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
         }
     };
     let http: Vec<String> = plugin.grants.http.iter().map(http_line).collect();
+    let approvals = config.sessions.plugin_approvals.get(&plugin.name);
     if terminal.json {
         terminal.json(&json!({
-            "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "excess_requests": excess, "http": http, "limits": limits,
+            "approve": approvals, "plugin": plugin.name, "path": plugin.path, "call": operation, "capabilities": capabilities, "excess_requests": excess, "http": http, "limits": limits,
             "values": {"value-bytes": config.values.bytes, "run-value-bytes": config.values.run_bytes},
         }))?;
         return Ok(Exit::Done);
@@ -81,6 +82,9 @@ pub async fn explain(global: &Global, args: &ExplainArgs, terminal: &Terminal) -
             // On a line of its own: a narrow terminal breaks a longer one inside the command.
             let _ = writeln!(text, "      to grant it:\n        {remedy}");
         }
+    }
+    for rule in approvals.iter().flat_map(|rules| rules.rules()) {
+        let _ = writeln!(text, "  its calls of tools ask a person: {}", rule.describe());
     }
     for line in &http {
         let _ = writeln!(text, "  http.fetch: {line}");

@@ -1,7 +1,7 @@
 //! `opcell plugin grant`.
 
 use super::{Component, Exit, Failure, Global, Terminal, named, policy};
-use crate::cli::missing::no_project;
+use crate::cli::{missing::no_project, trust::command_needed};
 use clap::{Args, ValueEnum};
 use opcell::{
     config::{
@@ -172,6 +172,10 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     } else {
         let what = if changed { "granted in" } else { "nothing to change: already granted in" };
         terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
+    }
+    // What was granted may reach outside of the project's folder, which needs consent before it applies.
+    if let Some(command) = command_needed(global)? {
+        terminal.note(&format!("it applies once the project has your consent: {command}"));
     }
     for unused in unused {
         terminal.note(&format!("note: plugin `{}` does not request {unused}; the grant has no effect", args.plugin));

@@ -29,6 +29,9 @@ pub struct PushArgs {
     /// Push without a signature.
     #[arg(long, conflicts_with = "key")]
     unsigned: bool,
+    /// Replace what the tag names now. Whoever has added the plugin by this tag is offered the new one by `update`.
+    #[arg(long)]
+    replace: bool,
     /// Bill of materials, CycloneDX in JSON. Generated from the folder's `Cargo.lock` if omitted.
     #[arg(long, value_name = "FILE")]
     sbom: Option<PathBuf>,
@@ -61,6 +64,14 @@ pub async fn push(global: &Global, args: &PushArgs, terminal: &Terminal) -> Resu
         signature,
         sbom: Some(sbom),
     };
+    // A registry that does not say what a tag names is asked to take the push, and refuses it itself.
+    if !args.replace
+        && let Ok(manifest) = Client::new().resolve(&reference).await
+    {
+        let message = format!("{reference} exists already: the tag names {manifest}");
+        let help = "push under another tag, or replace it for everyone who uses it: `--replace`";
+        return Err(Diagnostic::error("tag-exists", message).help(help).into());
+    }
     let pushed = Client::new().push(&reference, &push).await.map_err(|error| registry::wrong(&error))?;
     let key = push.signature.as_ref().and_then(|file| file.signer(&pushed.digests.blake3).ok());
     if terminal.json {

@@ -98,7 +98,7 @@ fn publisher(reference: &Reference, pulled: &Pulled, expected: &Expected<'_>) ->
             let message =
                 format!("{reference} is signed by {signer}; opcell.lock holds the publisher {}", printable(pinned));
             let help = format!(
-                "ask the publisher, on another way than the registry, whether the new key is theirs; if it is: `opcell plugin \
+                "ask the publisher, through a channel other than the registry, whether the new key is theirs; if it is: `opcell plugin \
                  update {name} --publisher {signer}`"
             );
             Err(refused("publisher-changed", message, help))

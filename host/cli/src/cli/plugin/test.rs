@@ -6,14 +6,17 @@ use crate::{
     cli::{
         Exit, Failure, Global, Terminal,
         op::replay::{CallArgs, recorded},
+        reasons,
         runs::StoreArgs,
         units::{bytes, duration},
     },
 };
 use clap::Args;
+use opcell::config::Config;
 use opcell_author::Profile;
 use opcell_ir::Diagnostic;
-use opcell_types::files::{Readers, replace};
+use opcell_sandbox::limits::LimitRequest;
+use opcell_types::files::{Readers, read_text_bounded, replace};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 use std::{
@@ -47,10 +50,10 @@ pub struct TestArgs {
     /// `last`.
     #[arg(long, value_name = "RUN", requires = "step", conflicts_with_all = ["no_build", "watch", "update", "junit"])]
     from_journal: Option<String>,
-    /// Of `--from-journal`: the step whose call becomes a case.
+    /// With `--from-journal`: the step whose call becomes a case.
     #[arg(long, value_name = "NAME", requires = "from_journal")]
     step: Option<String>,
-    /// Of `--from-journal`: which of the step's recorded calls, from 1; the last one if omitted.
+    /// With `--from-journal`: which of the step's recorded calls, from 1; the last one if omitted.
     #[arg(long, value_name = "N", requires = "from_journal")]
     call: Option<usize>,
     #[command(flatten)]
@@ -145,6 +148,13 @@ async fn from_journal(
 }
 
 async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    // Built before anything else: whatever the cases are, the component is that of the source.
+    let path = if args.no_build {
+        let project = opcell_author::Project::read(folder).map_err(|error| build::wrong(&error))?;
+        project.folder.join("dist").join(format!("{}.wasm", project.name))
+    } else {
+        build::noted(global, folder, Profile::Release, terminal).await?.1.path
+    };
     let place = args.cases.clone().unwrap_or_else(|| folder.join("cases"));
     let cases = cases::read(&place).map_err(|error| Diagnostic::error("case", error.to_string()))?;
     let chosen = |case: &CaseFile| args.case.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
@@ -158,15 +168,10 @@ async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Termin
             "write one: `operation: NAME/OPERATION`, `arguments: {}`, `expect: {}` in cases/first.yaml".to_owned();
         return Err(Diagnostic::error("no-cases", message).help(help).into());
     }
-    let path = if args.no_build {
-        let project = opcell_author::Project::read(folder).map_err(|error| build::wrong(&error))?;
-        project.folder.join("dist").join(format!("{}.wasm", project.name))
-    } else {
-        build::noted(global, folder, Profile::Release, terminal).await?.1.path
-    };
     let component = Component::read(&path)?;
     let name = component.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
-    let runner = Runner::new(sandbox()?, component.bytes.as_slice().into(), &name);
+    let runner =
+        Runner::new(sandbox()?, component.bytes.as_slice().into(), &name).with_ceiling(ceiling(folder, &name)?);
     let mut done = Vec::with_capacity(cases.len());
     for file in cases {
         let started = Instant::now();
@@ -220,6 +225,18 @@ async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Termin
     Ok(if failed == 0 { Exit::Done } else { Exit::RunFailed })
 }
 
+/// The limits that the project in the plugin's own folder gives it.
+fn ceiling(folder: &Path, name: &str) -> Result<LimitRequest, Failure> {
+    let file = folder.join("opcell.toml");
+    let text = match read_text_bounded(&file, opcell::config::MAX_BYTES) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LimitRequest::default()),
+        Err(error) => return Err(error.into()),
+    };
+    let config = Config::parse(&file.display().to_string(), text, folder)?;
+    Ok(config.plugins.get(name).map_or_else(|| config.limits.clone(), |plugin| plugin.limits_within(&config.limits)))
+}
+
 impl Done {
     fn passed(&self) -> bool {
         self.differences.is_empty() || self.updated
@@ -251,6 +268,12 @@ fn show(terminal: &Terminal, case: &Done) -> std::io::Result<()> {
     for difference in &case.differences {
         for line in difference.lines() {
             terminal.line(&format!("         {}", opcell::report::printable(line)))?;
+        }
+    }
+    let receipt = opcell_types::Value::from_json(&case.receipt.to_string()).unwrap_or_default();
+    if terminal.verbose || (!case.passed() && !case.receipt.is_null()) {
+        for line in reasons::lines(&receipt, &case.differences.join("\n"), terminal.verbose) {
+            terminal.line(&format!("         {line}"))?;
         }
     }
     Ok(())

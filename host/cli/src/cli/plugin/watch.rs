@@ -5,11 +5,11 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher, event::Modif
 use std::{collections::BTreeSet, path::Path, time::Duration};
 use tokio::sync::mpsc;
 
-/// How long nothing may happen before what was written counts as whole: editors write a file in several steps.
-const QUIET: Duration = Duration::from_millis(200);
+/// The quiet time after which a change counts as whole: editors write a file in several steps.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
 
 /// Folders that are watched one by one; what is built and installed there is not.
-const MOST_FOLDERS: usize = 1_000;
+const MAX_FOLDERS: usize = 1_000;
 
 /// Watches from the moment it is made.
 pub(in crate::cli) struct Watch {
@@ -33,7 +33,7 @@ impl Watch {
         folders.insert(folder);
         let own = folder.join("cases");
         folders.insert(cases.unwrap_or(&own));
-        for folder in folders.into_iter().filter(|folder| folder.is_dir()).take(MOST_FOLDERS) {
+        for folder in folders.into_iter().filter(|folder| folder.is_dir()).take(MAX_FOLDERS) {
             watcher.watch(folder, RecursiveMode::NonRecursive).map_err(anyhow::Error::from)?;
         }
         Ok(Self { changes, _watcher: watcher })
@@ -59,7 +59,7 @@ impl Watch {
     /// Returns when something has changed and then nothing more for a moment.
     pub(in crate::cli) async fn changed(mut self) {
         let _ = self.changes.recv().await;
-        while tokio::time::timeout(QUIET, self.changes.recv()).await.is_ok() {}
+        while tokio::time::timeout(QUIET_PERIOD, self.changes.recv()).await.is_ok() {}
     }
 }
 

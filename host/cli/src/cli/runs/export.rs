@@ -2,8 +2,10 @@
 
 use super::{Exit, Failure, Open, Terminal};
 use clap::Args;
-use opcell_journal::JournalError;
 use opcell_server::{export, telemetry};
+
+/// Events that are read at once.
+const PAGE: u64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -21,17 +23,22 @@ pub struct ExportArgs {
 
 pub async fn export(open: &Open, args: &ExportArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
-    let history = open.engine.history(&run).await?;
     if args.otlp {
+        let history = open.engine.shown_history(&run, None).await?;
         terminal.json(&telemetry::trace(&history, args.traceparent.as_deref()))?;
         return Ok(Exit::Done);
     }
-    // One event a line: a run may be larger than what a reader wants to hold at once.
-    let entry = open.engine.runs().await?.into_iter().find(|entry| entry.run == run);
-    let entry = entry.ok_or_else(|| JournalError::UnknownRun(run.clone()))?;
-    terminal.line(&export::head(&run, &entry.workflow, &entry.state.status, history.len() as u64))?;
-    for recorded in &history {
-        terminal.line(&export::line(recorded))?;
+    // One event a line, some at a time: a run may be larger than what anyone wants to hold at once.
+    let entry = open.entry(&run).await?;
+    terminal.line(&export::head(&run, &entry.workflow, &entry.state.status, entry.records))?;
+    let mut last = 0;
+    while last < entry.records {
+        let page = open.engine.events_after(&run, last, PAGE.min(entry.records - last)).await?;
+        for recorded in &page {
+            terminal.line(&export::line(recorded))?;
+        }
+        let Some(read) = page.last() else { break };
+        last = read.seq;
     }
     Ok(Exit::Done)
 }

@@ -3,7 +3,7 @@
 use super::{Exit, Failure, Open, Terminal};
 use crate::cli::units::counted;
 use clap::Args;
-use opcell::{config::Config, store};
+use opcell::{config::Config, journals};
 use opcell_ir::Diagnostic;
 use serde_json::json;
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ pub struct BackupArgs {
 
 pub async fn backup(config: &Config, args: &BackupArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
-    let runs = store::backup(settings, &args.file).await?;
+    let runs = journals::backup(settings, &args.file).await?;
     if terminal.json {
         terminal.json(&json!({"file": args.file, "runs": runs}))?;
     } else {
@@ -83,7 +83,7 @@ pub async fn restore(config: &Config, args: &RestoreArgs, terminal: &Terminal) -
         let help = "`--replace` deletes its runs; copy them first: `opcell runs backup FILE`";
         return Err(Diagnostic::error("already-exists", message).help(help).into());
     }
-    let runs = store::restore(settings, &args.file, args.replace).await?;
+    let runs = journals::restore(settings, &args.file, args.replace).await?;
     if terminal.json {
         terminal.json(&json!({"journal": settings.place.to_string(), "runs": runs}))?;
     } else {

@@ -1,13 +1,13 @@
 //! `opcell runs resume` and `fork`: driving runs with the plugins of this project.
 
-use super::{Exit, Failure, Sender, Terminal, meant};
+use super::{Exit, Failure, Open, Sender, Terminal, adopt, meant};
 use crate::cli::{
     follow,
     stop::{Stop, StopArgs},
     units::counted,
 };
 use clap::Args;
-use opcell::{config::Config, host::Host};
+use opcell::{config::Config, host::Host, standing};
 use opcell_engine::{
     Message, ResumeOptions, RunError,
     event::{Answer, EffectId},
@@ -66,6 +66,7 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
     crate::cli::warn_of_skills(&host);
     let engine = host.engine();
     let entry = meant(&engine.runs().await?, &args.run)?.clone();
+    adopt::ask(&Open { engine: engine.clone() }, &entry.run, &entry.workflow, terminal)?;
     if entry.state.ended {
         if args.doubt.answer().is_some() {
             let message = format!("run `{}` has ended ({}): no effect is in doubt", entry.run, entry.state.status);
@@ -114,9 +115,16 @@ pub struct ForkArgs {
     /// Number of the last shared event, as `opcell runs show --events` lists it.
     #[arg(long, value_name = "SEQ")]
     at: u64,
+    #[command(flatten)]
+    options: NewRunOptions,
+}
+
+/// The new run.
+#[derive(Debug, Args)]
+struct NewRunOptions {
     /// ID of the new run; must be unique. Generated if omitted.
     #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
-    name: Option<String>,
+    name: Option<opcell::run::NewRunId>,
     /// Create the run without driving it, to look at it before you resume it or leave it to a worker.
     #[arg(long)]
     hold: bool,
@@ -127,9 +135,64 @@ pub struct ForkArgs {
 pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = crate::cli::host(config, terminal).await?;
     crate::cli::warn_of_skills(&host);
-    let run = meant(&host.engine().runs().await?, &args.run)?.run.clone();
-    let fork = host.engine().fork(&run, args.at, args.name.as_deref().map(Into::into)).await?;
-    if args.hold {
+    let source = source(&host, &args.run, terminal).await?;
+    forked(&host, &source, args.at, &args.options, terminal).await
+}
+
+#[derive(Debug, Args)]
+pub struct RetryArgs {
+    /// Run ID, unique prefix of one, or `last`.
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// Step to begin again with, as it was last entered. Defaults to the call with which the run failed.
+    #[arg(long, value_name = "STEP")]
+    step: Option<String>,
+    #[command(flatten)]
+    options: NewRunOptions,
+}
+
+/// A run that has ended stays what it is: a fork makes the call again.
+pub async fn retry(config: Config, args: &RetryArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = crate::cli::host(config, terminal).await?;
+    crate::cli::warn_of_skills(&host);
+    let source = source(&host, &args.run, terminal).await?;
+    let at = host.engine().retry_point(&source, args.step.as_deref()).await?;
+    forked(&host, &source, at, &args.options, terminal).await
+}
+
+/// The run to share the first events of, which its user has adopted if it was not made here.
+async fn source(host: &Host, named: &str, terminal: &Terminal) -> Result<RunId, Failure> {
+    let entry = meant(&host.engine().runs().await?, named)?.clone();
+    adopt::ask(&Open { engine: host.engine().clone() }, &entry.run, &entry.workflow, terminal)?;
+    Ok(entry.run)
+}
+
+/// Refuses a fork that this host could not drive, before there is one.
+async fn continuable(host: &Host, source: &RunId, at: u64) -> Result<(), Failure> {
+    let state = host.engine().shown_state(source, Some(at)).await?;
+    let here = standing::loaded(host.catalog());
+    match state.pins().iter().find(|(name, digest)| here.get(*name) != Some(*digest)) {
+        None => Ok(()),
+        Some((name, pinned)) => {
+            let found = here.get(name).map_or_else(|| "none".to_owned(), ToString::to_string);
+            let (run, name, pinned) = (source.clone(), name.clone(), pinned.clone());
+            Err(RunError::Pin { run, name, pinned, found }.into())
+        }
+    }
+}
+
+async fn forked(
+    host: &Host,
+    source: &RunId,
+    at: u64,
+    options: &NewRunOptions,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    if !options.hold {
+        continuable(host, source, at).await?;
+    }
+    let fork = host.engine().fork_by(source, at, options.name.clone(), Sender::default().name()).await?;
+    if options.hold {
         match terminal.json {
             true => terminal.json(&json!({"run": fork}))?,
             false => terminal.line(&format!(
@@ -139,7 +202,7 @@ pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Resul
         return Ok(Exit::Done);
     }
     if !terminal.json {
-        terminal.note(&format!("run {fork}"));
+        terminal.note(&format!("run {fork}: run {source} after event {at}"));
     }
-    take_up(&host, &fork, Cut::Tail, args.stop, terminal).await
+    take_up(host, &fork, Cut::Tail, options.stop, terminal).await
 }

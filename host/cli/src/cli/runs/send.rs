@@ -1,12 +1,13 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
-use super::{Exit, Failure, Open, Sender, Terminal};
-use crate::cli::{Global, chat, follow, input, plugin};
+use super::{Exit, Failure, Open, Sender, Terminal, adopt};
+use crate::cli::{Global, approve, chat, follow, input, plugin, units::counted};
 use clap::{Args, ValueEnum};
+use opcell::remedy;
 use opcell_engine::{
     AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, ResumeOptions, RunError, State, Status,
     Wanted,
-    event::GrantScope,
+    event::{CallAnswer, GrantScope},
     outcome::{Question, RunOutcome},
 };
 use opcell_ir::{
@@ -14,7 +15,7 @@ use opcell_ir::{
     ir::{Form, Judge},
 };
 use opcell_journal::{JournalError, RunId};
-use opcell_types::Value;
+use opcell_types::{Denial, Value};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub struct SignalArgs {
 pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
-    let state = open.engine.state_at(&run, None).await?;
+    let state = open.engine.shown_state(&run, None).await?;
     if let Some(why) = refused(&state, &args.name) {
         return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
     }
@@ -66,9 +67,19 @@ pub struct ApproveArgs {
     /// The step that asks, if several ask under one name; its path where steps have one name, such as `a/ask`.
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// ID of the question, as the run prints it where a name does not say which question is meant.
+    /// ID of the question, as the run prints it where a name does not say which question is meant; of a call, always
+    /// (repeatable).
     #[arg(long, value_name = "ID")]
-    question: Option<String>,
+    question: Vec<String>,
+    /// Arguments to call the tool with, instead of the model's: a JSON object, or `@FILE`.
+    #[arg(long, value_name = "JSON", conflicts_with = "refuse")]
+    arguments: Option<String>,
+    /// Remember the approval of a call: for this run, or always, after showing what is written into the project file.
+    #[arg(long, value_name = "SCOPE", conflicts_with_all = ["refuse", "arguments"])]
+    remember: Option<Remember>,
+    /// Write into the project file what `--remember always` shows.
+    #[arg(long, requires = "remember")]
+    write: bool,
     /// Refuse instead: the step that asks fails.
     #[arg(long)]
     refuse: bool,
@@ -80,6 +91,17 @@ pub struct ApproveArgs {
     why: Option<String>,
     #[command(flatten)]
     sender: Sender,
+}
+
+/// The duration of a call's approval: for the same tool with the same arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Remember {
+    /// This call.
+    Once,
+    /// This run.
+    Run,
+    /// Every run: write it into the project file.
+    Always,
 }
 
 /// How long a grant lasts.
@@ -94,10 +116,17 @@ pub enum GrantFor {
 }
 
 pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    approve::given_by_a_person()?;
     let run = open.run(&args.run).await?;
-    let state = open.engine.state_at(&run, None).await?;
-    let wanted = Wanted { name: args.name.as_deref(), step: args.step.as_deref(), question: args.question.as_deref() };
+    let state = open.engine.shown_state(&run, None).await?;
+    let workflow = state.program().map_or_else(|| "?".into(), |program| program.name().clone());
+    adopt::ask(open, &run, &workflow, terminal)?;
+    let question = args.question.first().map(String::as_str);
+    let wanted = Wanted { name: args.name.as_deref(), step: args.step.as_deref(), question };
     let questions = state.questions();
+    if let Some(exit) = answer_calls(open, global, args, (&run, &questions), terminal).await? {
+        return Ok(exit);
+    }
     let asks_approval = questions.iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
     let asks_grant = questions.iter().any(|question| matches!(question, Question::Grant { .. }));
     if args.grant.is_some() || (!asks_approval && asks_grant) {
@@ -125,6 +154,85 @@ pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal:
     sent(open, &run, &delivery, terminal).await
 }
 
+/// Answers questions about calls, each by its ID: what was shown is what is approved. `None`: this is for something
+/// else that the run asks.
+async fn answer_calls(
+    open: &Open,
+    global: &Global,
+    args: &ApproveArgs,
+    (run, questions): (&RunId, &[Question]),
+    terminal: &Terminal,
+) -> Result<Option<Exit>, Failure> {
+    let calls = approve::calls(questions);
+    let is_meant = |question: &&&Question| question.id().is_some_and(|id| args.question.iter().any(|it| **it == **id));
+    let meant: Vec<&Question> = calls.iter().filter(is_meant).copied().collect();
+    let for_calls = args.arguments.is_some() || args.remember.is_some() || args.question.len() > 1;
+    let asks_else = questions.len() > calls.len();
+    if meant.is_empty() && !for_calls && (calls.is_empty() || asks_else || !args.question.is_empty()) {
+        return Ok(None);
+    }
+    if args.question.is_empty() {
+        let message = format!(
+            "run `{run}` asks about {} and an answer names what was shown",
+            counted(calls.len() as u64, "call")
+        );
+        let shown: Vec<String> = calls.iter().map(|question| approve::ask(run, question)).collect();
+        return Err(Diagnostic::error("question-missing", message).help(shown.join("\n")).into());
+    }
+    if let Some(gone) = args.question.iter().find(|id| !meant.iter().any(|it| it.id().is_some_and(|it| **it == ***id)))
+    {
+        let message = format!("run `{run}` does not ask `{gone}`: it was answered, or the run has continued");
+        let help = format!("see what it asks now: opcell runs show {run}");
+        return Err(Diagnostic::error("not-asked", message).help(help).into());
+    }
+    if args.grant.is_some() {
+        return Err(
+            Diagnostic::error("invalid-answer", "`--grant` answers what a plugin was denied, and not a call").into()
+        );
+    }
+    let arguments = args.arguments.as_deref().map(input::value).transpose()?;
+    if arguments.is_some() && meant.len() > 1 {
+        return Err(Diagnostic::error("invalid-answer", "`--arguments` are for one call").into());
+    }
+    if args.remember == Some(Remember::Always) {
+        for question in &meant {
+            let Question::Call { tool, arguments, .. } = question else { continue };
+            let lines = approve::lines_of_always(tool, arguments)?;
+            if !args.write {
+                let message = "this would be added to the project file, and nothing has been answered yet";
+                return Err(Diagnostic::error("not-written", message)
+                    .help(format!("{lines}\nto do so, add --write"))
+                    .into());
+            }
+            let file = approve::always(global, tool, arguments)?;
+            terminal.note(&format!("written to {file}:\n{lines}"));
+        }
+    }
+    let answer = match args.refuse {
+        true => CallAnswer::Refuse { reason: args.why.as_deref().map(Into::into) },
+        false => CallAnswer::Approve {
+            arguments: arguments.unwrap_or(Value::Undefined),
+            run: matches!(args.remember, Some(Remember::Run | Remember::Always)),
+        },
+    };
+    let by = args.sender.name();
+    for question in &meant {
+        let id = question.id().cloned().unwrap_or_default();
+        open.engine.answer_call(run, &id, answer.clone(), by.clone(), Some("command".into())).await?;
+        let Question::Call { tool, .. } = question else { continue };
+        if !terminal.json {
+            let done = if args.refuse { "refused" } else { "approved" };
+            terminal.note(&format!("recorded: the call of `{tool}` ({id}) is {done}"));
+        }
+    }
+    if terminal.json {
+        let driven = open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven);
+        terminal.json(&json!({"ok": true, "run": run, "questions": args.question, "driven": driven}))?;
+        return Ok(Some(Exit::Done));
+    }
+    going_on(open, run, terminal).await.map(Some)
+}
+
 /// Says how a run continues that no one drives.
 async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit, Failure> {
     if !open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven) {
@@ -146,7 +254,7 @@ fn not_chosen<T>(
     match why {
         NotChosen::Nothing => Diagnostic::error("nothing-to-approve", nothing),
         NotChosen::Gone => {
-            let message = format!("run `{run}` does not ask that any more: it was answered, or the run has gone on");
+            let message = format!("run `{run}` does not ask that any more: it was answered, or the run has continued");
             Diagnostic::error("not-asked", message).help(format!("see what it asks now: opcell runs show {run}"))
         }
         NotChosen::Several(several) => {
@@ -187,10 +295,20 @@ async fn grant(
         not_chosen(run, ("grant", nothing), why, |asked| asked.denial.capability.clone(), command)
     })?;
     let denial = &asked.denial;
+    if args.grant.is_some() {
+        allowed(run, state, denial)?;
+    }
     let grant = match args.grant {
         Some(GrantFor::Once) => Some(GrantScope::Once),
         Some(GrantFor::Run) => Some(GrantScope::Run),
         Some(GrantFor::Always) => {
+            let command = remedy::render(&denial.remedy).unwrap_or_else(|| denial.remedy.to_string());
+            let question = format!("run `{run}` was denied {}.\nEvery run gets it: {command}", denial.capability);
+            if !terminal.confirms(&question, "Write this into the project file?")? {
+                return Err(
+                    Diagnostic::error("grant-not-confirmed", "nothing was written, and nothing was granted").into()
+                );
+            }
             plugin::grant_always(global, &denial.remedy, terminal)?;
             Some(GrantScope::Run)
         }
@@ -212,6 +330,19 @@ async fn grant(
     }
     terminal.note(if grant.is_some() { "granted: the call is made again" } else { "refused: the call has failed" });
     going_on(open, run, terminal).await
+}
+
+/// Refuses a grant that gives something else than what the run says that it was denied.
+fn allowed(run: &RunId, state: &State, denial: &Denial) -> Result<(), Failure> {
+    let is_pinned = |plugin: &str| state.pins().contains_key(format!("plugin {plugin}").as_str());
+    if remedy::fits(denial) && denial.remedy.plugin().is_none_or(is_pinned) {
+        return Ok(());
+    }
+    let message = format!(
+        "run `{run}` was denied {}, but what it asks for is something else: {}",
+        denial.capability, denial.remedy
+    );
+    Err(Diagnostic::error("grant-does-not-fit", message).help("refuse it: `--refuse`").into())
 }
 
 async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {

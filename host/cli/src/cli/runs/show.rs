@@ -1,21 +1,32 @@
 //! `opcell runs show` and `replay`.
 
-use super::{Exit, Failure, Open, Terminal};
+use super::{Exit, Failure, Open, Terminal, list};
 use crate::cli::{
     follow::ask,
+    reasons,
     receipts::{call_lines, cell_lines},
     units::{bytes, counted, milliseconds},
 };
 use clap::Args;
-use opcell_engine::{
-    Recorded, RunError, Trace,
-    conversation::{Message, Role},
-    receipt::{Receipt, cell_of, is_of_call},
-    trace::{ConversationTrace, SentMessage, StepTrace, What},
+use opcell::{
+    config::Config,
+    standing::{STUCK_SECONDS, Standing},
 };
-use opcell_types::Value;
+use opcell_engine::{
+    Event, Recorded, RunError, Trace,
+    conversation::{Message, Role},
+    event::CallAnswer,
+    receipt::{Receipt, cell_of, is_of_call},
+    trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
+};
+use opcell_journal::RunId;
+use opcell_types::{Value, value::MAX_BYTES};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::json;
 use std::fmt::Write as _;
+
+/// Events that are read at once.
+const PAGE: u64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
@@ -33,59 +44,84 @@ pub struct ShowArgs {
     full: bool,
 }
 
-pub async fn show(open: &Open, args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub async fn show(open: &Open, config: &Config, args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
-    let history = open.engine.history_up_to(&run, args.at).await?;
     if args.events {
-        return events(&history, args, terminal);
+        return events(open, &run, args, terminal).await;
     }
+    let history = open.engine.shown_history(&run, args.at).await?;
     let trace = Trace::of(&run, &history).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+    // Of the past, only what the events say is known.
+    let standing = match args.at {
+        None => {
+            let entry = open.entry(&run).await?;
+            let here = list::here(config, std::slice::from_ref(&entry)).await;
+            Some(Standing::of(&open.engine, &entry, here.as_ref(), STUCK_SECONDS).await?)
+        }
+        Some(_) => None,
+    };
     if terminal.json {
-        let mut shown = serde_json::to_value(&trace).map_err(anyhow::Error::from)?;
-        spell_out_times(&mut shown);
-        terminal.json(&shown)?;
+        terminal.json(&ShownRun { trace: &trace.within(MAX_BYTES), standing: standing.as_ref() })?;
+    } else if args.full {
+        terminal.line(&Page { width: usize::MAX }.run(&trace.within(MAX_BYTES), standing.as_ref()))?;
     } else {
-        terminal.line(&Page { width: if args.full { usize::MAX } else { 160 } }.run(&trace))?;
+        terminal.line(&Page { width: 160 }.run(&trace, standing.as_ref()))?;
     }
     Ok(Exit::Done)
 }
 
-/// Formats every timestamp of a value for people.
-fn spell_out_times(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::Object(entries) => {
-            for (key, value) in entries {
-                match (key.as_str(), value.as_i64()) {
-                    ("at" | "started-at" | "began" | "ended", Some(micros)) => {
-                        *value = opcell_engine::event::Timestamp(micros).to_text().into();
-                    }
-                    // What a workflow or a plugin says is theirs.
-                    ("arguments" | "result" | "input" | "data" | "artifacts" | "receipts" | "details", _) => {}
-                    _ => spell_out_times(value),
+/// A run as JSON: its trace, with how it stands now.
+#[derive(Serialize)]
+struct ShownRun<'a> {
+    #[serde(flatten)]
+    trace: &'a Trace,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<&'a Standing>,
+}
+
+/// Prints events as they are read: a run may have more of them than anyone wants to hold at once.
+async fn events(open: &Open, run: &RunId, args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let up_to = args.at.unwrap_or(u64::MAX);
+    let mut list = terminal.json.then(|| terminal.list());
+    let mut last = 0;
+    while last < up_to {
+        let page = open.engine.events_after(run, last, PAGE.min(up_to - last)).await?;
+        let Some(read) = page.last() else { break };
+        last = read.seq;
+        for recorded in &page {
+            match &mut list {
+                Some(list) => list.item(&Shown { recorded })?,
+                None => {
+                    let text = recorded.event.to_json();
+                    let text = if args.full { text } else { short(&text, 160) };
+                    let line = format!("{:>6}  {}  {text}", recorded.seq, recorded.at.to_text());
+                    terminal.line(&printable_line(&line))?;
                 }
             }
         }
-        serde_json::Value::Array(items) => items.iter_mut().for_each(spell_out_times),
-        _ => {}
     }
-}
-
-fn events(history: &[Recorded], args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let mut shown = Vec::new();
-    for recorded in history {
-        let event = serde_json::to_value(&recorded.event).map_err(anyhow::Error::from)?;
-        if terminal.json {
-            shown.push(json!({"seq": recorded.seq, "at": recorded.at.to_text(), "event": event}));
-        } else {
-            let text = event.to_string();
-            let text = if args.full { text } else { short(&text, 160) };
-            terminal.line(&printable_line(&format!("{:>6}  {}  {text}", recorded.seq, recorded.at.to_text())))?;
-        }
+    if let Some(seq) = args.at.filter(|seq| *seq == 0 || *seq > last) {
+        return Err(RunError::NoSuchEvent { run: run.clone(), seq, last }.into());
     }
-    if terminal.json {
-        terminal.json(&json!(shown))?;
+    if let Some(list) = list {
+        list.end()?;
     }
     Ok(Exit::Done)
+}
+
+/// An event as JSON for people.
+struct Shown<'a> {
+    recorded: &'a Recorded,
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entries = serializer.serialize_map(Some(3))?;
+        entries.serialize_entry("seq", &self.recorded.seq)?;
+        entries.serialize_entry("at", &self.recorded.at.to_text())?;
+        entries.serialize_entry("event", &self.recorded.event)?;
+        entries.end()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +133,7 @@ pub struct ReplayArgs {
 
 pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let run = open.run(&args.run).await?;
-    let events = open.engine.history(&run).await?.len();
+    let events = open.entry(&run).await?.records;
     let Some(divergence) = open.engine.replay(&run).await? else {
         if terminal.json {
             terminal.json(&json!({"ok": true, "run": run, "events": events}))?;
@@ -106,23 +142,26 @@ pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Resu
         }
         return Ok(Exit::Done);
     };
-    let event = |event| serde_json::to_value(event).map_err(anyhow::Error::from);
-    let (recorded, decided) = (event(Some(&divergence.recorded.event))?, event(divergence.decided.as_ref())?);
+    let (recorded, decided) = (&divergence.recorded.event, divergence.decided.as_ref());
     if terminal.json {
         terminal.json(&json!({
             "ok": false, "run": run, "seq": divergence.recorded.seq, "recorded": recorded, "decided": decided,
         }))?;
     } else {
         terminal.failed(&format!(
-            "run {run} was decided otherwise: event {} is\n  {recorded}\nand this version decides\n  {decided}",
-            divergence.recorded.seq
+            "run {run} was decided otherwise: event {} is\n  {}\nand this version decides\n  {}",
+            divergence.recorded.seq,
+            recorded.to_json(),
+            decided.map_or_else(|| "null".to_owned(), Event::to_json)
         ));
     }
     Ok(Exit::RunFailed)
 }
 
 fn short(text: &str, width: usize) -> String {
-    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // No more words than fit: a text may have megabytes of them.
+    let most_words = width.saturating_add(1);
+    let one_line = text.split_whitespace().take(most_words).collect::<Vec<_>>().join(" ");
     match one_line.char_indices().nth(width) {
         Some((end, _)) => format!("{}…", one_line.get(..end).unwrap_or_default()),
         None => one_line,
@@ -164,10 +203,24 @@ struct Page {
 }
 
 impl Page {
-    fn run(&self, trace: &Trace) -> String {
+    fn run(&self, trace: &Trace, standing: Option<&Standing>) -> String {
         let mut page = String::new();
+        let status = standing.map_or_else(|| trace.end.status.as_str(), |standing| &standing.status);
         let reason = trace.end.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let _ = writeln!(page, "run {}  {}  {}{reason}", trace.run, trace.workflow, trace.end.status);
+        let _ = writeln!(page, "run {}  {}  {}{reason}", trace.run, trace.workflow, status);
+        if let Some(standing) = standing.filter(|_| trace.end.status != opcell_engine::Status::Suspended) {
+            let waits = standing.waits_for();
+            if !waits.is_empty() {
+                let _ = writeln!(page, "waits for {waits}");
+            }
+        }
+        if let Some(standing) = standing.filter(|_| !trace.end.status.has_ended()) {
+            let _ = writeln!(page, "driven by {}", standing.driven_by.as_deref().unwrap_or("no process"));
+        }
+        if let Some(origin) = &trace.forked {
+            let by = origin.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
+            let _ = writeln!(page, "forked from {} after event {}{by}", origin.run, origin.seq);
+        }
         let took = milliseconds(trace.at.ms_since(trace.started_at));
         let _ = writeln!(page, "started {}, {took}, {}", trace.started_at.to_text(), counted(trace.seq, "event"));
         self.value(&mut page, 0, "input", &trace.input);
@@ -305,18 +358,19 @@ impl Page {
             self.text(page, depth, who, &message.content);
         }
         for call in &message.tool_calls {
-            self.text(page, depth, "calls", &format!("{} {}", call.name, call.arguments.to_json()));
+            self.text(page, depth, "calls", &format!("{} {}", call.name, self.json(&call.arguments)));
         }
     }
 
     fn message_sent(&self, page: &mut String, sent: &SentMessage) {
         let what = match &sent.what {
-            What::Signal { name, data, .. } => format!("signal {name} {}", data.to_json()),
+            What::Signal { name, data, .. } => format!("signal {name} {}", self.json(data)),
             What::Answer { effect, answer } => format!("effect {effect}: {answer:?}").to_lowercase(),
             What::Grant { effect, grant: Some(grant) } => {
                 format!("effect {effect}: granted ({grant:?})").to_lowercase()
             }
             What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
+            What::Call(call) => call_answered(call),
             What::Cancel { reason } => format!("cancel: {reason}"),
         };
         let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
@@ -341,11 +395,10 @@ impl Page {
                 );
             }
             if let Some(cell) = cell_of(receipt) {
-                let _ = writeln!(
-                    page,
-                    "{pad}cell {}",
-                    cell_lines(cell, self.width == usize::MAX).join(&format!("\n{pad}"))
-                );
+                let full = self.width == usize::MAX;
+                let reasons = reasons::of_failed(cell, "", full).into_iter().map(|line| format!("  {line}"));
+                let lines: Vec<String> = cell_lines(cell, full).into_iter().chain(reasons).collect();
+                let _ = writeln!(page, "{pad}cell {}", lines.join(&format!("\n{pad}")));
             }
         }
     }
@@ -358,11 +411,20 @@ impl Page {
 
     fn value(&self, page: &mut String, depth: usize, key: &str, value: &Value) {
         let size = value.measure().bytes();
-        let text = value.as_str().map_or_else(|| value.to_json(), str::to_owned);
+        let text = value.as_str().map_or_else(|| self.json(value), str::to_owned);
         if self.width < usize::MAX && size >= LARGE {
             self.text(page, depth, &format!("{key} ({})", bytes(size)), &text);
         } else {
             self.text(page, depth, key, &text);
+        }
+    }
+
+    /// The JSON of a value, as far as it is shown.
+    fn json(&self, value: &Value) -> String {
+        match self.width {
+            usize::MAX => value.to_json(),
+            // A character has four bytes at most, and what is beyond the width is cut.
+            width => value.json_prefix((width + 1) * 4),
         }
     }
 
@@ -377,4 +439,22 @@ impl Page {
             let _ = writeln!(page, "{pad}{key}: {}", short(text, self.width));
         }
     }
+}
+
+/// The answer for a call: what was shown, what was answered, and where.
+fn call_answered(call: &CallTrace) -> String {
+    let what = match &call.answer {
+        CallAnswer::Approve { arguments, run } => {
+            let changed = match arguments.is_nullish() {
+                true => String::new(),
+                false => format!(", changed to {}", arguments.to_json()),
+            };
+            format!("approved{}{changed}", if *run { " for this run" } else { "" })
+        }
+        CallAnswer::Refuse { reason: Some(reason) } => format!("refused: {reason}"),
+        CallAnswer::Refuse { reason: None } => "refused".to_owned(),
+    };
+    let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
+    let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
+    format!("call {tool} {what}{from}; shown {question}: {arguments}")
 }

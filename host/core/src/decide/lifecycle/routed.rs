@@ -119,7 +119,7 @@ fn is_control(step: &Step) -> bool {
 
 /// Typed outputs of a routed workflow: computed, or by key from what the last step yielded.
 fn declared_outputs(at: &At<'_>, last: &Value) -> Result<Value, String> {
-    let (view, mut made) = (at.view(None), resolve::Made::default());
+    let (view, mut made) = (at.view(None), resolve::ValueBudget::default());
     let outputs: Result<Object, String> = at
         .instance
         .program

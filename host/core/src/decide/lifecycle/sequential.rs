@@ -156,7 +156,7 @@ fn outputs(at: &At<'_>, exit: Option<Value>, gave: Option<Value>) -> Result<Valu
     if declared.values().all(|spec: &OutputSpec| spec.value.is_none()) {
         return Ok(if last.as_object().is_some() { all_by_key(&last) } else { Value::object([(first.clone(), last)]) });
     }
-    let (view, mut made) = (at.view(None), resolve::Made::default());
+    let (view, mut made) = (at.view(None), resolve::ValueBudget::default());
     let outputs: Result<Object, String> = declared
         .iter()
         .map(|(name, spec)| match &spec.value {

@@ -1,5 +1,5 @@
-//! Calls that ended at once: what entering, requesting, replying and finishing do one after the other, without the frame
-//! and the effect in between.
+//! Calls that ended at once: what entering, requesting, replying and finishing do one after the other, without the
+//! frame and the effect in between.
 
 use super::{Change, missing};
 use crate::event::{Called, FrameId};

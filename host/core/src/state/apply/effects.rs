@@ -44,10 +44,12 @@ impl State {
                 talk.rounds += 1;
                 talk.stage = ConversationStage::Busy(id);
             }
-            Request::Tool { call } => {
+            Request::Tool { call, .. } => {
                 self.charge(frame, |used| used.tool_calls += 1);
                 share = self.share(frame, call);
-                self.conversation_mut(frame)?.call_made(id);
+                let talk = self.conversation_mut(frame)?;
+                talk.forget_question(call);
+                talk.call_made(id);
             }
             Request::Sleep { .. } => match self.phase_mut(frame)? {
                 Some(Phase::Each(each)) => each.pause = Pause::Running(id),
@@ -104,7 +106,7 @@ impl State {
                 talk.logprobs.clone_from(&reply.logprobs);
                 talk.guarded = false;
                 talk.calls = reply.message.tool_calls.iter().cloned().collect();
-                (talk.asked, talk.answers) = (0, Vec::new());
+                (talk.asked, talk.answers, talk.asks) = (0, Vec::new(), Vec::new());
                 talk.record.messages.push(reply.message.clone());
                 talk.stage = ConversationStage::Turn;
             }
@@ -122,12 +124,8 @@ impl State {
             EffectReply::Tool(reply) => {
                 // Only some tools run a cell.
                 self.count_cell(frame, reply.receipt.as_ref());
-                let call = match &pending.request {
-                    Request::Tool { call } => Some(call.as_ref().to_owned()),
-                    _ => None,
-                };
                 let newest = EffectId(self.next_effect);
-                self.conversation_mut(frame)?.call_answered(tool_message(call, &reply.result), newest);
+                self.conversation_mut(frame)?.call_answered(tool_message(&pending.request, &reply.result), newest);
             }
             EffectReply::Found => self.work_mut(frame)?.stage = Stage::Start,
             EffectReply::Slept => match self.phase_mut(frame)? {
@@ -236,11 +234,22 @@ impl State {
     }
 }
 
-pub(crate) fn tool_message(call: Option<String>, result: &Result<Value, Failure>) -> Message {
+/// The answer to a call for its model, which learns what was run where a person changed that.
+pub(crate) fn tool_message(request: &Request, result: &Result<Value, Failure>) -> Message {
+    let (call, changed) = match request {
+        Request::Tool { call, arguments, .. } => (call.as_ref(), (!arguments.is_nullish()).then_some(arguments)),
+        _ => ("", None),
+    };
     let (content, is_error) = match result {
         Ok(Value::String(text)) => (text.as_ref().to_owned(), false),
         Ok(value) => (value.to_json(), false),
         Err(failure) => (format!("{}: {}", failure.reason, failure.message), true),
     };
-    Message::tool(call.unwrap_or_default(), content, is_error)
+    let content = match changed {
+        Some(arguments) => {
+            format!("[A person changed the arguments of this call. It ran with: {}]\n{content}", arguments.to_json())
+        }
+        None => content,
+    };
+    Message::tool(call, content, is_error)
 }

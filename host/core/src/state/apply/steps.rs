@@ -13,8 +13,8 @@ use std::mem;
 use std::sync::Arc;
 
 thread_local! {
-    /// The one key of what `$steps.NAME` gives. A thread's own: every step counts it, and processors that count the same
-    /// wait for each other.
+    /// The one key of what `$steps.NAME` gives. A thread's own: every step counts it, and processors that count the
+    /// same wait for each other.
     static OUTPUT: Shape = Shape::new(["output"]);
 }
 

@@ -49,7 +49,7 @@ impl Checker<'_> {
             grants.dangerous_preopens.extend(self.preopen(guest.into_inner(), preopen));
         }
         let http = text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect();
-        PluginGrants { capabilities: grants, http, prompt: text.prompt }
+        PluginGrants { capabilities: grants, http, prompt: text.prompt, ..PluginGrants::default() }
     }
 
     fn file(&mut self, text: FileText) -> Option<FilesGrant> {

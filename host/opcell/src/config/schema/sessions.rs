@@ -1,6 +1,6 @@
 //! `[models]` and the settings of sessions.
 
-use super::{about, by_default, flag, named, number, table, text, texts};
+use super::{about, approve, by_default, flag, named, number, table, text, texts};
 use opcell_session::models::{Api, ProviderConfig, RetryConfig};
 use serde_json::{Value, json};
 
@@ -101,6 +101,7 @@ pub fn settings() -> Value {
             "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
+            "approve": approve("Which calls of tools wait for a person; those of every place count, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),
                 "top-p": {"type": "number", "minimum": 0, "maximum": 1, "description": "The probability mass that tokens are drawn from."},

@@ -5,7 +5,7 @@ use super::{
         Caller,
         call::{Answer, Answered, Columns, Memory, OUTRUN, answered_too_much, entry_bytes, is_written, within_quota},
     },
-    PATIENCE, PAUSE, Stop, Stores, Value, bytes, failed, number, text, value,
+    PAUSE, RECONNECT_TIMEOUT, Stop, Stores, Value, bytes, failed, number, text, value,
 };
 use opcell_journal_postgres::ServerError;
 use opcell_sandbox::{
@@ -343,7 +343,7 @@ impl Place<'_> {
     /// Finds out the end of a transaction whose commit has no answer: an error that lets the write be tried again
     /// unless it is there.
     async fn ended(&self, id: &str, lost: ServerError) -> Result<(), Stop> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         tracing::warn!(error = %lost, "a write to a store has no answer; looking whether it arrived");
         while Instant::now() < until {

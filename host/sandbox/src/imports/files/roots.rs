@@ -7,7 +7,7 @@ use crate::{
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use opcell_types::{
     control::{ControlFiles, Touch, is_in_repository},
-    quota::{Account, Ledger, ThisProcess, Written},
+    quota::{QuotaStore, ThisProcess, WriterQuota, Written},
 };
 use rustix::fs::{Mode, OFlags, Stat};
 use std::{
@@ -28,7 +28,7 @@ pub(crate) struct Root {
     control: Option<Arc<ControlFiles>>,
     patterns: Option<GlobSet>,
     quota: Written,
-    account: Arc<dyn Account>,
+    account: Arc<dyn WriterQuota>,
 }
 
 impl Root {
@@ -37,7 +37,7 @@ impl Root {
         name: &str,
         grant: &FilesGrant,
         control: &Arc<ControlFiles>,
-        ledger: &dyn Ledger,
+        ledger: &dyn QuotaStore,
     ) -> Result<Self, LoadError> {
         // The operator's own path may well go through symbolic links; what lies below it may not.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -91,7 +91,7 @@ impl Root {
     }
 
     /// Refuses a file with several names that is one of those that the grant does not extend to, under another name.
-    pub(crate) fn refuses_twin(&self, status: &Stat) -> Option<String> {
+    pub(crate) fn refuses_hard_link(&self, status: &Stat) -> Option<String> {
         let control = self.control.as_ref().filter(|_| status.st_nlink > 1)?;
         let is_it = |path: &Path| {
             rustix::fs::lstat(path).is_ok_and(|it| (it.st_dev, it.st_ino) == (status.st_dev, status.st_ino))
@@ -137,7 +137,7 @@ impl Roots {
         plugin: &str,
         grants: &Grants,
         control: &Arc<ControlFiles>,
-        ledger: &dyn Ledger,
+        ledger: &dyn QuotaStore,
     ) -> Result<Self, LoadError> {
         let open = |(name, grant): (&String, &FilesGrant)| {
             Ok((name.clone(), Arc::new(Root::open(plugin, name, grant, control, ledger)?)))

@@ -3,7 +3,7 @@
 use crate::problem::Problem;
 use axum::http::{HeaderMap, header};
 use opcell::triggers::{EventName, Signature};
-use opcell_types::Value;
+use opcell_types::{Value, value::with_exact_integers};
 
 /// Fields of a form.
 const MAX_FIELDS: usize = 1_000;
@@ -39,7 +39,9 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
 }
 
 fn json(text: &str, what: &str) -> Result<Value, Problem> {
-    Value::from_json(text.trim_start_matches('\u{feff}')).map_err(|error| {
+    // Whoever sends it may have longer integers: they arrive as texts of their digits.
+    let exact = with_exact_integers(text.trim_start_matches('\u{feff}').as_bytes());
+    opcell_schema::json::from_slice(&exact).map_err(|error| {
         Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
             .remedy("choose `application/json` as the content type in the sender's settings")
     })
@@ -101,6 +103,7 @@ mod tests {
     #[test]
     fn forms_and_json_are_read_whatever_the_sender_calls_them() {
         assert_eq!(read(FORM, "payload=%7B%22n%22%3A+1%7D").unwrap(), r#"{"n":1}"#);
+        assert_eq!(read("", r#"{"n": 99999999999999999999}"#).unwrap(), r#"{"n":"99999999999999999999"}"#);
         assert_eq!(read(FORM, "a=1&b=x+y").unwrap(), r#"{"a":"1","b":"x y"}"#);
         assert_eq!(read(FORM, r#"{"n": 1}"#).unwrap(), r#"{"n":1}"#);
         for kind in ["application/json", "text/plain", "", "application/vnd.github+json"] {

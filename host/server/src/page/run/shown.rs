@@ -1,25 +1,24 @@
 //! The content of the page of a run.
 
-use super::receipt;
+use super::{data, receipt};
 use crate::{
     access::{Caller, tokens::Scope},
-    page::{cut, duration, moment, value},
+    page::{brief, cut, duration, moment, value},
     spans::Span,
+    tenant::Tenant,
+    view::Said,
 };
 use maud::{Markup, html};
-use opcell::{Capability, Denial, Remedy, remedy};
+use opcell::{Capability, Denial, Remedy, remedy, standing::Standing};
 use opcell_engine::{
-    Engine, RunError, RunOutcome,
-    event::{EffectReply, Event, Recorded, Timestamp},
+    RunError, RunOutcome,
+    event::{EffectReply, Event, ForkOrigin, Recorded, Timestamp},
     outcome::Question,
 };
 use opcell_ir::ir::RunLimits;
-use opcell_journal::{RunId, RunQuery};
+use opcell_journal::RunId;
 use opcell_types::Value;
-use std::sync::Arc;
-
-/// Runs whose IDs begin with that of another.
-const NAMESAKES: usize = 20;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Spans on one page, and events of conversations.
 pub(super) const SPANS: usize = 200;
@@ -73,20 +72,40 @@ pub(super) struct Shown {
     /// `true` if the run has more spans than the timeline.
     pub is_cut: bool,
     pub spans: Vec<Span>,
+    /// Events that have the data of the spans, and the first one.
+    pub data: BTreeMap<u64, Recorded>,
+    /// The run's input.
+    pub input: Option<Value>,
     pub denials: Vec<Denial>,
+    pub forked: Option<ForkOrigin>,
+    /// The last event before the call with which it failed.
+    pub before_failure: Option<u64>,
+    pub standing: Option<Standing>,
     pub talk: Window,
-    pub said: Vec<Recorded>,
+    pub said: Vec<(Said, Recorded)>,
 }
 
 impl Shown {
+    /// Finds out the run's standing, as lists have it.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub(super) async fn stands(&mut self, tenant: &Tenant, run: &RunId) -> Result<(), RunError> {
+        if !self.outcome.status.has_ended() {
+            let Some(entry) = tenant.entry(run).await? else { return Ok(()) };
+            let standing = tenant.standing(&entry, None).await?;
+            self.standing = Some(standing).filter(|standing| standing.agrees_with(self.outcome.status));
+        }
+        Ok(())
+    }
+
     /// Says of a run that has not been read to its end what can be known without: its status, and how it ended.
     ///
     /// # Errors
     /// The journal's.
-    pub(super) async fn partly_read(&mut self, engine: &Engine, run: &RunId) -> Result<(), RunError> {
-        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
-        let entry = engine.runs_page(query).await?.into_iter().find(|entry| entry.run == *run);
-        let Some(entry) = entry else { return Ok(()) };
+    pub(super) async fn partly_read(&mut self, tenant: &Tenant, run: &RunId) -> Result<(), RunError> {
+        let engine = tenant.host.engine();
+        let Some(entry) = tenant.entry(run).await? else { return Ok(()) };
         let now = engine.ports().timer.now();
         self.partly = Some(Partly { status: entry.status(now.0).to_owned(), events: entry.records });
         self.outcome.questions.clear();
@@ -103,7 +122,23 @@ impl Shown {
     }
 
     fn status(&self) -> &str {
-        self.partly.as_ref().map_or(self.outcome.status.as_str(), |partly| &partly.status)
+        let standing = || self.standing.as_ref().map_or(self.outcome.status.as_str(), |standing| &standing.status);
+        self.partly.as_ref().map_or_else(standing, |partly| &partly.status)
+    }
+
+    /// Renders what it waits for besides an answer, who drives it, and where it comes from.
+    fn standing(&self) -> Markup {
+        html! {
+            @if let Some(standing) = &self.standing { p.quiet {
+                @if !standing.waits_for.is_empty() { "Waits for " (standing.waits_for()) ". " }
+                @match &standing.driven_by { Some(driver) => { "Driven by " (driver) "." } None => { "No process drives it." } }
+                @if standing.is_stuck { " " b { "It will not continue by itself." } }
+            } }
+            @if let Some(origin) = &self.forked { p.quiet {
+                "Forked from " a href={ "./" (crate::api::encoded(&origin.run)) } { (origin.run) } " after event " (origin.seq)
+                @if let Some(by) = &origin.by { " by " (by) } "."
+            } }
+        }
     }
 
     /// Renders the part that has been read, where that is not everything.
@@ -120,13 +155,15 @@ impl Shown {
             h1 { (run) }
             p { span class={ "status " (self.status()) } { (self.status()) }
                 " · " @if let Some(workflow) = &self.workflow { (workflow) }
-                " · " (moment(&self.began.to_text())) " · " (duration(self.last.ms_since(self.began))) }
+                " · " (moment(&self.began.to_text())) " UTC · " (duration(self.last.ms_since(self.began))) }
+            (self.standing())
             @if let Some(reason) = &outcome.reason {
                 p { b { (reason) } @if let Some(step) = &outcome.step { " at step " code { (step) } }
                     @if let Some(message) = outcome.message.as_ref().filter(|_| outcome.denial.is_none()) { ": " (message) } }
             }
             @if let Some(denial) = &outcome.denial { (self.denied(denial)) }
             @for question in &outcome.questions { (self.question(question)) }
+            (self.calls_together())
             (self.reading())
             ul.facts {
                 (fact("Visits", used.visits, self.limits.total_visits)) (fact("Cells", used.cells, None))
@@ -135,6 +172,7 @@ impl Shown {
                 (fact("Host calls", used.host_calls, self.limits.host_calls))
                 @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
             }
+            @if let Some(input) = &self.input { h2 { "Input" } (brief(input, &format!("{}/events/1", self.here))) }
             @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
             h2 id="timeline" { "Timeline" }
             @if self.failures > 0 { p {
@@ -157,11 +195,18 @@ impl Shown {
     fn control(&self, run: &str) -> Markup {
         html! {
             h2 { "Control" }
+            @if self.may.run && self.before_failure.is_some() {
+                form.row method="post" action={ (self.here) "/retry" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    button { "Retry from the failed step" }
+                    span.quiet { "starts a new run with all that came before" }
+                }
+            }
             @if self.may.run {
                 form.row method="post" action={ (self.here) "/fork" } {
                     input type="hidden" name="proof" value=(self.proof);
                     label for="at" { "Fork after event" }
-                    input id="at" name="at" type="number" min="1" max=(self.partly.as_ref().map_or(self.seq, |partly| partly.events)) value=(self.seq.saturating_sub(1).max(1));
+                    input id="at" name="at" type="number" min="1" max=(self.partly.as_ref().map_or(self.seq, |partly| partly.events)) value=(self.before_failure.unwrap_or_else(|| self.seq.saturating_sub(1).max(1)));
                     button { "Fork" }
                 }
                 // The buttons of the timeline belong to this one.
@@ -173,6 +218,7 @@ impl Shown {
                 input id="with" name="b" required;
                 button { "Compare" }
             }
+            p { a href={ (self.here) "/events" } { "All events" } }
             p { "Export: " a href={ (self.here) "/export" } download={ (run) ".jsonl" } { "events" } " · "
                 a href={ (self.here) "/export?otlp=true" } download={ (run) ".trace.json" } { "trace (OTLP)" } }
             @if self.may.run && !self.outcome.status.has_ended() {
@@ -218,14 +264,97 @@ impl Shown {
                         button.yes name="grant" value="always" { "Grant always" }
                         button.no name="grant" value="refuse" { "Refuse" }
                     } } @else { p.quiet { "Your token does not have the scope " code { "admin" } "." } }
-                    @if self.may.admin { p.quiet { "Always: every run has it, and the project file says so." } }
+                    @if let Some(written) = remedy::render(&denial.remedy).filter(|_| self.may.admin) {
+                        p.quiet { "Grant always writes it into the project file, for every run: " code { (written) } }
+                    }
+                    @if !remedy::fits(denial) { p { b { "It cannot be granted" } ": what would be written is something else." } }
                 }
             },
+            Question::Call { .. } => self.call(question),
             Question::Doubt { effect, step, what } => html! {
                 div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
                     p.quiet { code { "opcell runs resume " (self.outcome.run) " --effect " (effect) " --retry | --skip | --fail" } } }
             },
         }
+    }
+
+    /// A call that waits for a person: all that the digest covers, and the answers.
+    fn call(&self, question: &Question) -> Markup {
+        let Question::Call {
+            id,
+            step,
+            path,
+            visit,
+            tool,
+            effects,
+            shown,
+            arguments,
+            said,
+            rule,
+            budget,
+            due,
+            people,
+            approved_by,
+        } = question
+        else {
+            return html! {};
+        };
+        html! {
+            div.box id={ "q-" (id) } {
+                p { b { "Call " code { (tool) } "?" } " " span.quiet { (effects.as_str()) } }
+                p.quiet { "Step " code { @if path.is_empty() { (step) } @else { (path) } } @if *visit > 1 { ", visit " (visit) }
+                    " · asked because of: " (rule)
+                    @if let Some(budget) = budget { " · used so far: " (budget) }
+                    @if let Some(due) = due { " · to be answered before " (due.to_text()) } }
+                @match &shown.difference { Some(difference) => pre { (difference) }, None => pre { (shown.text) } }
+                @for note in &shown.notes { p { b { "Note: " } (note) } }
+                @if shown.left_out > 0 || shown.difference.is_some() {
+                    details id={ "w-" (id) } { summary { "All arguments, " (shown.bytes) " bytes" } (value(arguments)) }
+                }
+                @if let Some(said) = said { p { "The model says: " q { (said) } } }
+                @if *people > 1 { p { (people) " people must approve it"
+                    @if !approved_by.is_empty() { "; so far: " (approved_by.join(", ")) } } }
+                @if self.may.approve { form.row method="post" action={ (self.here) "/call" } {
+                    input type="hidden" name="proof" value=(self.proof);
+                    input type="hidden" name="questions" value=(id);
+                    label for={ "why-" (id) } { "Reason for the model" }
+                    input id={ "why-" (id) } name="why";
+                    button.yes name="answer" value="approve" { "Approve" }
+                    @if *people < 2 { button.yes name="answer" value="run" { "Approve for this run" } }
+                    button.no name="answer" value="refuse" { "Refuse" }
+                } } @else { p.quiet { "Your token does not have the scope " code { "approve" } "." } }
+                @if self.may.approve && *people < 2 { details id={ "c-" (id) } { summary { "Change the arguments" }
+                    form method="post" action={ (self.here) "/call" } {
+                        input type="hidden" name="proof" value=(self.proof);
+                        input type="hidden" name="questions" value=(id);
+                        label for={ "a-" (id) } { "Arguments as JSON" }
+                        textarea id={ "a-" (id) } name="arguments" rows="6" { (arguments.to_json()) }
+                        button.yes name="answer" value="approve" { "Approve with these" }
+                    }
+                } }
+            }
+        }
+    }
+
+    /// Buttons that answer every call that is shown, where there are several.
+    fn calls_together(&self) -> Markup {
+        let ids: Vec<&str> = self
+            .outcome
+            .questions
+            .iter()
+            .filter_map(|question| match question {
+                Question::Call { id, .. } => Some(id.as_ref()),
+                _ => None,
+            })
+            .collect();
+        html! { @if self.may.approve && ids.len() > 1 { form.row method="post" action={ (self.here) "/call" } {
+            input type="hidden" name="proof" value=(self.proof);
+            input type="hidden" name="questions" value=(ids.join(" "));
+            label for="why-all" { "All " (ids.len()) " calls above. Reason for the model" }
+            input id="why-all" name="why";
+            button.yes name="answer" value="approve" { "Approve all" }
+            button.no name="answer" value="refuse" { "Refuse all" }
+        } } }
     }
 
     /// A denial, the command that would lift it, and a button where that needs nothing but a word.
@@ -281,9 +410,10 @@ impl Shown {
             html! { li id={ "e" (span.seq) } class=(class) {
                 details id={ "s" (span.seq) } {
                     summary { (head) }
-                    p.quiet { a href={ "#e" (span.seq) } { "event " (span.seq) } " · " (span.began.to_text())
-                        @for (key, fact) in &span.facts { " · " (key) " = " (fact.to_json()) }
+                    p.quiet { a href={ (self.here) "/events?after=" (span.seq - 1) } { "event " (span.seq) } " · " (span.began.to_text())
+                        @for (key, fact) in &span.facts { " · " (key.strip_prefix("opcell.").unwrap_or(key)) " " (fact.as_str().map_or_else(|| fact.to_json(), str::to_owned)) }
                         @if self.may.run { " · " button.small form="fork" name="at" value=(span.seq) { "Fork after this event" } } }
+                    (data::shown(span, &self.data, &self.here))
                     @if let Some(receipt) = &span.receipt { (receipt::shown(receipt)) }
                 }
             } }
@@ -295,13 +425,17 @@ impl Shown {
     fn conversation(&self) -> Markup {
         html! { @if self.talk.all > 0 {
             h2 id="conversation" { "Conversation" }
-            @for recorded in &self.said { (part(recorded)) }
+            @for (at, (said, recorded)) in self.said.iter().enumerate() {
+                @let before = at.checked_sub(1).and_then(|before| self.said.get(before)).map(|(before, _)| &before.step);
+                @if before != Some(&said.step) && !said.step.is_empty() { h3 { "Step " code { (said.step) } } }
+                (part(said, recorded))
+            }
             (self.pages(&self.talk, "said", SAID, "conversation"))
         } }
     }
 }
 
-fn part(recorded: &Recorded) -> Markup {
+fn part(of: &Said, recorded: &Recorded) -> Markup {
     let at = recorded.seq;
     match &recorded.event {
         Event::Replied { reply, .. } if let EffectReply::Open(Ok(opened)) = reply.as_ref() => html! {
@@ -316,6 +450,14 @@ fn part(recorded: &Recorded) -> Markup {
             (said(reply.message.role, &reply.message.content))
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
             p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
+        },
+        Event::Replied { reply, .. } if let EffectReply::Tool(reply) = reply.as_ref() => html! {
+            div.said { span.kind { "tool " code { (of.tool.as_deref().unwrap_or("?")) } }
+                @match &reply.result {
+                    Ok(result) => (value(result)),
+                    Err(failure) => p { b { (failure.reason) } ": " (failure.message) },
+                }
+            }
         },
         _ => html! {},
     }

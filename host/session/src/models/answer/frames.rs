@@ -112,6 +112,12 @@ impl Frames {
         if self.line.starts_with(MARK) {
             self.line.drain(..MARK.len());
         }
+        let first = self.line.iter().position(|byte| !byte.is_ascii_whitespace());
+        // What was looked at is not looked at again with the next piece.
+        let blank = first.unwrap_or(self.line.len());
+        if blank > HEAD_BYTES {
+            self.line.drain(..blank);
+        }
         let Some(first) = self.line.iter().find(|byte| !byte.is_ascii_whitespace()) else { return false };
         self.mode = if matches!(first, b'{' | b'[' | b'<') { Mode::Whole } else { Mode::Events };
         true

@@ -1,10 +1,8 @@
 //! JSON of a provider, within a bound for the values that it unpacks to.
 
+use opcell_schema::json::{MAX_VALUES, values_in};
 use opcell_types::value::with_exact_integers;
 use serde_json::Value as Json;
-
-/// The most values of one document: sixteen million brackets of two bytes would take half a gigabyte.
-const MAX_VALUES: usize = 1 << 20;
 
 /// Bytes that are not a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +13,8 @@ pub(in super::super) enum NotJson {
     Broken(String),
 }
 
-/// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and the
-/// model is told of.
+/// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and
+/// the model is told of.
 pub(in super::super) fn parse(bytes: &[u8]) -> Result<Json, NotJson> {
     check(bytes)?;
     serde_json::from_slice(&with_exact_integers(bytes)).map_err(|error| not_json(&error))
@@ -34,17 +32,7 @@ fn not_json(error: &serde_json::Error) -> NotJson {
 }
 
 fn check(bytes: &[u8]) -> Result<(), NotJson> {
-    let (mut values, mut in_text, mut is_escaped) = (0_usize, false, false);
-    for byte in bytes {
-        match (in_text, byte) {
-            (true, _) if is_escaped => is_escaped = false,
-            (true, b'\\') => is_escaped = true,
-            (_, b'"') => in_text = !in_text,
-            (false, b',' | b'[' | b'{' | b':') => values += 1,
-            _ => {}
-        }
-    }
-    match values > MAX_VALUES {
+    match values_in(bytes) > MAX_VALUES {
         true => Err(NotJson::Broken(format!("it has more than {MAX_VALUES} values"))),
         false => Ok(()),
     }

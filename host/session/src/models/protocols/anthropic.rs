@@ -1,8 +1,8 @@
 //! Answers of Anthropic's messages.
 
 use super::super::answer::{
-    Answer, Call, Close, Ending, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments, arguments_of_text,
-    count, error_in,
+    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
+    arguments_of_text, count, error_in,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -42,7 +42,7 @@ pub(super) struct Anthropic {
     /// True if a block other than text came since the last text.
     is_apart: bool,
     tokens: Tokens,
-    ending: Ending,
+    ending: AnswerEnd,
     is_over: bool,
     ignored: Ignored,
 }
@@ -161,7 +161,7 @@ impl Anthropic {
         let Some(said) = of["stop_reason"].as_str() else { return };
         let details = &of["stop_details"];
         let words = details["explanation"].as_str().or(details["message"].as_str()).map(str::to_owned);
-        self.ending.update(Ending { words, ..Ending::of(said) });
+        self.ending.update(AnswerEnd { words, ..AnswerEnd::of(said) });
     }
 
     fn message(&mut self, message: &Json, show: &mut dyn FnMut(&str)) {
@@ -184,7 +184,7 @@ impl Anthropic {
     }
 
     /// The content to give back: all blocks, if one of them is more than text or a call.
-    fn kept(&self) -> Option<Json> {
+    fn continuation(&self) -> Option<Json> {
         let has_more = |block: &Block| !matches!(block.kind.as_str(), "text" | "tool_use") && !block.is_partial;
         if !self.blocks.iter().any(has_more) {
             return None;
@@ -294,7 +294,7 @@ impl Protocol for Anthropic {
         Ok(Some(Answer {
             text: self.text(),
             calls: self.calls(),
-            kept: self.kept(),
+            kept: self.continuation(),
             tokens: self.tokens,
             ending: std::mem::take(&mut self.ending),
             logprobs: None,

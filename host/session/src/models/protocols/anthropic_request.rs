@@ -102,7 +102,7 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Option<Json> {
     let mut calls = message.tool_calls.iter();
-    let content: Vec<Json> = match ask.kept(message) {
+    let content: Vec<Json> = match ask.continuation(message) {
         Some(Json::Array(blocks)) => {
             let block = |block: Json| match block["type"] == "tool_use" {
                 true => calls.next().map(|made| call(ask, made)),

@@ -1,7 +1,8 @@
 //! Answers of OpenAI's chat completions, and of the many servers that speak something like it.
 
 use super::super::answer::{
-    Answer, CallDrafts, Close, Ending, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Tokens, count, error_in,
+    Answer, AnswerEnd, CallDrafts, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Tokens, count,
+    error_in,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -57,7 +58,7 @@ pub(super) struct Chat {
     legacy: CallDrafts,
     fields: Fields,
     tokens: Tokens,
-    ending: Ending,
+    ending: AnswerEnd,
     ignored: Ignored,
     wants_logprobs: bool,
     logprobs: Option<Value>,
@@ -75,7 +76,7 @@ impl Chat {
             legacy: CallDrafts::default(),
             fields: Fields::default(),
             tokens: Tokens::default(),
-            ending: Ending::default(),
+            ending: AnswerEnd::default(),
             ignored: Ignored::default(),
             wants_logprobs,
             logprobs: None,
@@ -109,11 +110,11 @@ impl Chat {
             }
         }
         if let Some(said) = choice["finish_reason"].as_str() {
-            self.ending.update(Ending::of(said));
+            self.ending.update(AnswerEnd::of(said));
         }
         if let Some(native) = choice["native_finish_reason"].as_str() {
             // A gateway's own word for an ending hides what the provider said.
-            let native = Ending::of(native);
+            let native = AnswerEnd::of(native);
             if matches!(native.finish, Finish::Refused | Finish::Malformed | Finish::Broken | Finish::ContextFull) {
                 self.ending.update(native);
             }
@@ -250,11 +251,11 @@ impl Protocol for Chat {
         let (calls, extras) = std::mem::take(calls).finish();
         if !self.refusal.trim().is_empty() && calls.is_empty() {
             let refused =
-                Ending { finish: Finish::Refused, said: "refusal".to_owned(), words: Some(self.refusal.clone()) };
+                AnswerEnd { finish: Finish::Refused, said: "refusal".to_owned(), words: Some(self.refusal.clone()) };
             self.ending.update(refused);
         }
         Ok(Some(Answer {
-            kept: self.fields.kept(!calls.is_empty(), extras),
+            kept: self.fields.continuation(!calls.is_empty(), extras),
             text: std::mem::take(&mut self.text),
             calls,
             tokens: self.tokens,

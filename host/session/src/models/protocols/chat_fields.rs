@@ -68,9 +68,9 @@ impl Fields {
         }
     }
 
-    /// The fields to give back with the message. Thoughts as plain text go back only with calls, which they led to: DeepSeek
-    /// refuses those of a finished answer.
-    pub(super) fn kept(&mut self, has_calls: bool, extras: Vec<Map<String, Json>>) -> Option<Json> {
+    /// The fields to give back with the message. Thoughts as plain text go back only with calls, which they led to:
+    /// DeepSeek refuses those of a finished answer.
+    pub(super) fn continuation(&mut self, has_calls: bool, extras: Vec<Map<String, Json>>) -> Option<Json> {
         let mut kept = Map::new();
         let mut fields = std::mem::take(&mut self.lists);
         fields.retain(|_, list| list.as_array().is_some_and(|list| !list.is_empty()));

@@ -75,7 +75,7 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
 }
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Json {
-    let kept = ask.kept(message).unwrap_or_default();
+    let kept = ask.continuation(message).unwrap_or_default();
     let content = match &kept["content"] {
         Json::Null => Json::from(message.content.as_str()),
         parts => parts.clone(),

@@ -1,7 +1,7 @@
 //! Answers of Google's `generateContent`.
 
 use super::super::answer::{
-    Answer, Call, Close, Ending, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, error_in,
+    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, error_in,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -18,7 +18,7 @@ pub(super) struct Gemini {
     parts: Vec<Json>,
     has_more: bool,
     tokens: Tokens,
-    ending: Ending,
+    ending: AnswerEnd,
     is_blocked: bool,
     ignored: Ignored,
     wants_logprobs: bool,
@@ -46,7 +46,7 @@ impl Gemini {
         }
         if let Some(said) = candidate["finishReason"].as_str().or(candidate["finish_reason"].as_str()) {
             let words = candidate["finishMessage"].as_str().filter(|words| !words.is_empty()).map(str::to_owned);
-            self.ending.update(Ending { words, ..Ending::of(said) });
+            self.ending.update(AnswerEnd { words, ..AnswerEnd::of(said) });
         }
     }
 
@@ -151,7 +151,7 @@ impl Protocol for Gemini {
         if let Some(reason) = feedback["blockReason"].as_str().filter(|reason| !reason.ends_with("UNSPECIFIED")) {
             self.is_blocked = true;
             let words = feedback["blockReasonMessage"].as_str().unwrap_or("the prompt was blocked").to_owned();
-            self.ending.update(Ending { finish: Finish::Refused, said: reason.to_owned(), words: Some(words) });
+            self.ending.update(AnswerEnd { finish: Finish::Refused, said: reason.to_owned(), words: Some(words) });
         }
         if self.wants_logprobs && self.logprobs.is_none() {
             self.logprobs = logprobs::read(Api::Gemini, document);

@@ -114,7 +114,7 @@ fn contents(ask: &Ask<'_>) -> Vec<Json> {
 fn assistant<'a>(ask: &Ask<'a>, message: &'a Message, given: &mut HashMap<&'a str, String>) -> Vec<Json> {
     let mut calls = message.tool_calls.iter();
     let mut parts: Vec<Json> = Vec::new();
-    if let Some(Json::Array(kept)) = ask.kept(message) {
+    if let Some(Json::Array(kept)) = ask.continuation(message) {
         for part in kept {
             if !part["functionCall"].is_object() {
                 parts.push(part);

@@ -155,7 +155,7 @@ impl<'a> Ask<'a> {
     }
 
     /// The provider's own form of a message, when it was this model that said it.
-    pub(super) fn kept(&self, message: &Message) -> Option<Json> {
+    pub(super) fn continuation(&self, message: &Message) -> Option<Json> {
         let kept = message.continuation.as_ref()?;
         (kept.get("model").and_then(Value::as_str) == Some(&self.round.model)).then_some(())?;
         kept.get("kept").map(Json::from)

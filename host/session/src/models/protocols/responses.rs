@@ -1,8 +1,8 @@
 //! Answers of OpenAI's responses.
 
 use super::super::answer::{
-    Answer, Call, Close, Ending, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments, arguments_of_text,
-    count, error_in,
+    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
+    arguments_of_text, count, error_in,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -89,7 +89,7 @@ pub(super) struct Responses {
     items: Vec<Item>,
     last_text: Option<usize>,
     tokens: Tokens,
-    ending: Ending,
+    ending: AnswerEnd,
     is_over: bool,
     has_begun: bool,
     ignored: Ignored,
@@ -202,15 +202,15 @@ impl Responses {
         }
         let said = response["status"].as_str().unwrap_or_default();
         let ending = match said {
-            "incomplete" => Ending::of(response["incomplete_details"]["reason"].as_str().unwrap_or("incomplete")),
-            "queued" | "in_progress" => Ending { finish: Finish::Broken, ..Ending::of(said) },
-            said => Ending::of(said),
+            "incomplete" => AnswerEnd::of(response["incomplete_details"]["reason"].as_str().unwrap_or("incomplete")),
+            "queued" | "in_progress" => AnswerEnd { finish: Finish::Broken, ..AnswerEnd::of(said) },
+            said => AnswerEnd::of(said),
         };
         self.ending.update(ending);
         Ok(())
     }
 
-    fn kept(&self) -> Option<Json> {
+    fn continuation(&self) -> Option<Json> {
         let is_thought = |item: &Item| {
             let has_content = item.item.get("content").and_then(Json::as_array).is_some_and(|parts| !parts.is_empty());
             // Of a response that is not stored, the provider knows a thought only by its encrypted content.
@@ -298,7 +298,7 @@ impl Protocol for Responses {
                 self.is_over = true;
                 self.response(&document["response"])?;
                 if self.ending.finish == Finish::Unsaid {
-                    self.ending = Ending::of(kind.trim_start_matches("response."));
+                    self.ending = AnswerEnd::of(kind.trim_start_matches("response."));
                 }
             }
             "response.failed" | "response.cancelled" => {
@@ -348,12 +348,12 @@ impl Protocol for Responses {
             }
         }
         if !refusal.trim().is_empty() && calls.is_empty() {
-            self.ending.update(Ending { finish: Finish::Refused, said: "refusal".to_owned(), words: Some(refusal) });
+            self.ending.update(AnswerEnd { finish: Finish::Refused, said: "refusal".to_owned(), words: Some(refusal) });
         }
         Ok(Some(Answer {
             text: texts.join("\n"),
             calls,
-            kept: self.kept(),
+            kept: self.continuation(),
             tokens: self.tokens,
             ending: std::mem::take(&mut self.ending),
             logprobs: self.logprobs.take(),

@@ -61,7 +61,7 @@ fn input(ask: &Ask<'_>) -> Vec<Json> {
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Vec<Json> {
     let mut calls = message.tool_calls.iter();
-    if let Some(Json::Array(items)) = ask.kept(message) {
+    if let Some(Json::Array(items)) = ask.continuation(message) {
         let item = |item: Json| match item["type"] == "function_call" {
             true => calls.next().map(|made| call(ask, made)),
             false => Some(item),

@@ -23,7 +23,7 @@ const ONE: [&str; 12] = [
 ];
 
 /// Keywords that hold a list of schemas.
-const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const LIST_KEYWORDS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 
 /// Annotations next to a `$ref`, which OpenAI takes only alone.
 const NOTES: [&str; 4] = ["title", "description", "default", "nullable"];
@@ -79,7 +79,7 @@ impl Closing<'_> {
                     let named = named.iter().map(|(name, schema)| (name.clone(), self.schema(schema)));
                     (name, Json::Object(named.collect()))
                 }
-                Json::Array(schemas) if MANY.contains(&name) => {
+                Json::Array(schemas) if LIST_KEYWORDS.contains(&name) => {
                     let schemas = schemas.iter().map(|schema| self.schema(schema)).collect();
                     (if becomes_any && name == "oneOf" { "anyOf" } else { name }, schemas)
                 }
@@ -145,8 +145,8 @@ fn require_all(object: &mut Map<String, Json>) {
     object.insert("required".to_owned(), required.into());
 }
 
-/// Returns `true` if each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that `anyOf`,
-/// which OpenAI takes, says the same.
+/// Returns `true` if each branch of a `oneOf` requires a property with a constant of its own: no two can hold, so that
+/// `anyOf`, which OpenAI takes, says the same.
 fn is_tagged(one_of: &Json, root: &Json) -> bool {
     let Some(branches) = one_of.as_array().filter(|branches| branches.len() >= 2) else { return false };
     let branches: Vec<&Json> = branches.iter().map(|branch| followed(branch, root)).collect();

@@ -19,8 +19,8 @@ pub(crate) struct Forward<'c> {
     pub(crate) at_once: bool,
 }
 
-/// Every reference to a step that comes later, runs at the same time, or is the step itself. Names that are no steps are
-/// reported elsewhere.
+/// Every reference to a step that comes later, runs at the same time, or is the step itself. Names that are no steps
+/// are reported elsewhere.
 pub(crate) fn forward(composition: &Composition) -> Vec<Forward<'_>> {
     // The position of the step of the main list that a step is, or is a branch of: the list is the order of the run.
     let mut place: BTreeMap<&str, usize> = BTreeMap::new();

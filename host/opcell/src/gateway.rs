@@ -1,0 +1,99 @@
+//! The tools of all MCP servers of a project, for whoever offers them further.
+
+use crate::tools::{Remote, Tools};
+use futures_util::future::join_all;
+use opcell_engine::tool::Tool;
+use opcell_tools::mcp::Server;
+use opcell_types::Value;
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
+
+/// The time for which all servers together wait for one of them.
+const LISTING_TIME: Duration = Duration::from_secs(20);
+
+/// One tool of a server. It is as it was accepted.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct GatewayTool {
+    /// The server's name in the project.
+    pub server: Arc<str>,
+    /// The server's own name of the tool.
+    pub tool: Arc<str>,
+    /// As the server says it.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+}
+
+/// A server, or one of its tools, that is not offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The server's name in the project.
+    pub server: Arc<str>,
+    /// The tool; absent where it is the whole server.
+    pub tool: Option<String>,
+    /// The reason, as a sentence.
+    pub why: String,
+}
+
+/// The tools of all servers, in the order of the project.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GatewayListing {
+    /// Those that can be called.
+    pub tools: Vec<GatewayTool>,
+    /// Those that cannot.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Starts every server, all at once, and asks it for its tools.
+pub(crate) async fn listing(tools: &Tools) -> GatewayListing {
+    let mut all = GatewayListing::default();
+    for of_server in join_all(tools.servers().map(of)).await {
+        all.tools.extend(of_server.tools);
+        all.left_out.extend(of_server.left_out);
+    }
+    all
+}
+
+async fn of(server: &Arc<Server>) -> GatewayListing {
+    let mut found = GatewayListing::default();
+    let name: Arc<str> = server.name().into();
+    let left_out =
+        |tool: Option<&str>, why: String| LeftOut { server: name.clone(), tool: tool.map(str::to_owned), why };
+    let listing = match timeout(LISTING_TIME, server.tools()).await {
+        Ok(Ok(listing)) => listing,
+        Err(_) => {
+            // Starting it continues when it is asked for again.
+            found
+                .left_out
+                .push(left_out(None, format!("it has not listed its tools within {} s", LISTING_TIME.as_secs())));
+            return found;
+        }
+        Ok(Err(failure)) => {
+            found.left_out.push(left_out(None, failure.message));
+            return found;
+        }
+    };
+    for tool in listing.tools.keys() {
+        // Also says whether it is as it was accepted.
+        match server.tool(tool).await {
+            Ok(tool) => found.tools.push(GatewayTool {
+                server: name.clone(),
+                tool: tool.name.into(),
+                description: tool.description,
+                parameters: tool.parameters,
+            }),
+            Err(failure) => found.left_out.push(left_out(Some(tool), failure.message)),
+        }
+    }
+    found.left_out.extend(listing.refused.iter().map(|(tool, why)| left_out(Some(tool), why.clone())));
+    found
+}
+
+/// One tool of a server, if the project has the server.
+pub(crate) fn tool(tools: &Tools, server: &str, tool: &str) -> Option<Arc<dyn Tool>> {
+    let server = tools.servers().find(|known| known.name() == server)?;
+    Some(Arc::new(Remote::new(server.clone(), tool.to_owned(), &format!("{}/{tool}", server.name()))))
+}
