@@ -4,12 +4,16 @@ use crate::{
     engine::{Delivery, Engine},
     error::RunError,
 };
-use opcell_core::{event::GrantScope, message::Message, outcome::Question};
+use opcell_core::{
+    event::{CallAnswer, GrantScope},
+    message::Message,
+    outcome::Question,
+};
 use opcell_journal::RunId;
 use opcell_types::Value;
 use std::sync::Arc;
 
-/// The decision of a person on an approval, or on a call that was refused something.
+/// The decision of a person on an approval, on a call that was refused something, or on a call that a model asks for.
 ///
 /// ```
 /// use opcell_engine::Decision;
@@ -48,10 +52,18 @@ impl Decision {
         self
     }
 
-    /// Grants what a call was refused to every later call of the plugin in this run as well.
+    /// Grants what a call was refused to every later call of the plugin in this run as well; of a model's call, approves
+    /// every one that is the same.
     pub fn for_the_run(mut self) -> Self {
         self.scope = GrantScope::Run;
         self
+    }
+
+    fn of_call(&self) -> CallAnswer {
+        match self.approved {
+            true => CallAnswer::Approve { arguments: Value::Undefined, run: self.scope == GrantScope::Run },
+            false => CallAnswer::Refuse { reason: self.why.as_deref().map(Into::into) },
+        }
     }
 
     fn data(&self) -> Value {
@@ -62,12 +74,12 @@ impl Decision {
 }
 
 impl Engine {
-    /// Answers an open question of a run, whichever process drives it: an approval by its ID or its name, or a call that
-    /// was refused something by the ID of its question. A run without a driver takes the answer when it is resumed.
+    /// Answers an open question of a run, whichever process drives it: an approval by its ID or its name; a call that was
+    /// refused something, or that a model asks for, by the ID of its question. A run without a driver takes the answer when it is resumed.
     ///
     /// # Errors
     /// When the journal does not have the run, when the run has ended, asks nothing of this ID or name (any more), asks
-    /// several questions of this name, or has an answer already.
+    /// several questions of this name, or has an answer already; as [`Engine::answer_call`] for a call of a model.
     pub async fn decide(&self, run: &RunId, question: &str, decision: &Decision) -> Result<Delivery, RunError> {
         let state = self.state_at(run, None).await?;
         if state.status().has_ended() {
@@ -87,6 +99,10 @@ impl Engine {
                 let grant = decision.approved.then_some(decision.scope);
                 let (effect, question, by) = (Some(*effect), Some(id.clone()), decision.by.clone());
                 self.send(run, &Message::Grant { effect, grant, question, by }).await?;
+                Ok(Delivery::Now(step.clone()))
+            }
+            [Question::Call { id, step, .. }] => {
+                self.answer_call(run, id, decision.of_call(), decision.by.clone(), None).await?;
                 Ok(Delivery::Now(step.clone()))
             }
             [_] => Err(RunError::NotAsked { run: run.clone() }),

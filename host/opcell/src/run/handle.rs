@@ -269,8 +269,8 @@ impl RunRef {
         self.engine.signal(&self.id, &name.into(), data.into(), by.map(Into::into)).await
     }
 
-    /// Answers an open question: an approval by its ID or its name, or a call that was refused something by the ID of
-    /// its question.
+    /// Answers an open question: an approval by its ID or its name; a call that was refused something, or that a model
+    /// asks for, by the ID of its question.
     ///
     /// ```
     /// use opcell::prelude::*;
