@@ -45,7 +45,6 @@ pub struct Invocation {
 
 /// The result of a call, with its receipt.
 #[derive(Debug, Clone, PartialEq)]
-#[must_use]
 #[non_exhaustive]
 pub struct CallOutput {
     /// The result, for programs.
