@@ -122,8 +122,8 @@ pub use opcell_sandbox::{
 };
 pub use opcell_session::models::Model;
 pub use opcell_types::{
-    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, OperationId, Remedy, Source,
-    ToolDescription, TouchLog, Touched, Value,
+    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, NewRunId, OperationId, Remedy,
+    Source, ToolDescription, TouchLog, Touched, Value,
 };
 pub use report::Rejected;
 pub use run::{NotEnded, Outcome, ResumedRun, Run, RunRef, TypedReceipt, Workflow};

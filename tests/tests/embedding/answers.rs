@@ -2,7 +2,7 @@
 
 use super::builder;
 use opcell::{Delivery, MemoryJournal, Question, ResumeOptions, prelude::*};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 const SHIPPING: &str = r#"{:name "shipping" :description "Asks before it ships"
  :steps [{:name "ask" :type :wait :signal "ship" :approval true :question "Ship it?"}
@@ -50,8 +50,8 @@ async fn an_outcome_says_whether_the_run_has_ended_waits_or_was_released() {
     assert!(matches!(&outcome, Outcome::Suspended(questions) if questions.len() == 1), "{outcome:?}");
     assert!(outcome.ended().is_err());
 
-    let name = || Some(Arc::from("kept"));
-    let kept = started(&host, RunOptions { run: name(), ..RunOptions::default() }).await;
+    let options = RunOptions { run: Some("kept".parse().unwrap()), ..RunOptions::default() };
+    let kept = started(&host, options).await;
     host.close(Duration::ZERO).await;
     let released = kept.outcome().await.unwrap();
     assert!(matches!(released, Outcome::Released | Outcome::Suspended(_)), "{released:?}");

@@ -146,7 +146,7 @@ async fn runs_are_kept_in_a_file_or_in_a_journal_that_is_shared() {
         [&(|| builder().sqlite(&file)) as &dyn Fn() -> opcell::HostBuilder, &|| builder().journal(shared.clone())]
     {
         let host = make().build().await.unwrap();
-        let options = RunOptions { run: Some("r".into()), ..RunOptions::default() };
+        let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
         host.start_with(&workflow, Value::Null, options).await.unwrap().outcome().await.unwrap().ended().unwrap();
         host.close(std::time::Duration::ZERO).await;
         // Another host on the same journal knows the run.
