@@ -141,8 +141,8 @@ pub(crate) fn shown(owner: &str) -> String {
 
 /// A sentence about the process that drives a run.
 fn driven_by(owner: &str) -> String {
-    let is_this = owner == THIS_PROCESS
-        || owner.split_once('-').is_some_and(|(pid, _)| pid.parse() == Ok(std::process::id()));
+    let is_this =
+        owner == THIS_PROCESS || owner.split_once('-').is_some_and(|(pid, _)| pid.parse() == Ok(std::process::id()));
     match is_this {
         true => "this process drives it already".to_owned(),
         false => format!("another process drives it ({})", shown(owner)),

@@ -204,7 +204,8 @@ impl Loader {
         let sandbox = self.sandbox.opened().ok_or_else(unloaded)?;
         let (plugin, name) = (&loaded.plugin, loaded.plugin.name());
         let PluginOfTenant { grants, settings } = tenant.plugin(name);
-        let request = ContextRequest { grants: grants.capabilities.clone(), limits: tenant.limit_request().clone(), settings };
+        let request =
+            ContextRequest { grants: grants.capabilities.clone(), limits: tenant.limit_request().clone(), settings };
         let context = sandbox.context(plugin, request).map_err(|error| {
             let path = format!("for tenant {}", tenant.name()).into();
             Box::new(PluginError { plugin: name.to_owned(), path, error, place: None })
