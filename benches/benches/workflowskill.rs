@@ -192,7 +192,7 @@ fn chain_of_cells(c: &mut Criterion) {
     group.bench_function("100", |b| {
         b.to_async(&runtime).iter(async || {
             let run = host.start(&workflow, Value::object::<&str>([])).await.unwrap();
-            assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
+            assert_eq!(run.finished().await.unwrap().status, Status::Completed);
         });
     });
     group.finish();

@@ -71,7 +71,7 @@ async fn run(host: &Host, workflow: &Workflow, input: Value) -> (RunOutcome, Vec
         })
         .collect()
         .await;
-    (run.outcome().await.unwrap(), receipts)
+    (run.finished().await.unwrap(), receipts)
 }
 
 fn triage() -> Workflow {
@@ -221,7 +221,7 @@ async fn a_cancelled_run_ends_and_says_so() {
 
     run.cancel("enough");
 
-    assert_eq!(run.outcome().await.unwrap().status, Status::Cancelled);
+    assert_eq!(run.finished().await.unwrap().status, Status::Cancelled);
 }
 
 /// Keeps the receipt of every cell, whoever called it.
@@ -243,7 +243,7 @@ async fn an_embedder_is_given_the_receipt_of_every_cell() {
     let builder = Host::builder().plugin(echo).log(counted.clone()).compile(CompileMode::TrustedInProcess);
     let host = builder.build().await.unwrap();
     for arguments in [r#"{"text":"hi"}"#, r#"{"text":"again"}"#] {
-        host.invoke("echo/echo", Value::from_json(arguments).unwrap()).await.result.unwrap();
+        host.invoke("echo/echo", Value::from_json(arguments).unwrap()).await.unwrap();
     }
     let ended = counted.0.lock().unwrap().clone();
     assert_eq!(ended, ["echo/echo None", "echo/echo None"]);

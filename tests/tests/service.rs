@@ -62,7 +62,7 @@ async fn requests_are_answered_and_a_plugin_is_loaded_again_between_them() {
         assert!(answer.starts_with(start), "{answers:?}");
     }
     // The host that was replaced has what it had.
-    assert!(host.invoke("echo/echo", Value::object([("n", Value::from(3))])).await.result.is_ok());
+    assert!(host.invoke("echo/echo", Value::object([("n", Value::from(3))])).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,6 +81,17 @@ async fn a_plugin_that_was_changed_counts_for_the_new_host_only() {
     fs::write(&path, "not a component").unwrap();
     assert!(new.reload(new.plugin_config("plugin").unwrap().clone()).await.is_err());
     assert!(new.catalog().find("hostile/run").is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_that_says_that_it_is_busy_makes_no_client_try_again() {
+    let _one = ONE.lock().await;
+    let forges = include_str!("embedding/plugin.wat");
+    let forges = opcell_cli::selftest::component_from_wat(forges, None, "operation-plugin", None).unwrap();
+    let builder = Host::builder().compile(CompileMode::TrustedInProcess);
+    let host = builder.plugin(PluginConfig::from_bytes("forges", forges)).build().await.unwrap();
+    let answers = said(host, &["test/run {}"]).await;
+    assert_eq!(answers, ["failed plugin busy: busy: busy"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let component = std::env::args().nth(1).ok_or("no component")?;
     opcell::runtime()?.block_on(async {
         let host = Host::builder().plugin(PluginConfig::new("echo", component)).build().await?;
-        let called = host.invoke("echo/echo", Value::object([("text", Value::from("hello"))])).await;
-        println!("{}", called.result?.data.to_json());
+        let called = host.invoke("echo/echo", opcell::json!({"text": "hello"})).await?;
+        println!("{}", called.data);
         Ok(())
     })
 }

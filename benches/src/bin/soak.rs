@@ -78,7 +78,7 @@ impl Soak {
     }
 
     async fn run(&mut self, workflow: &Workflow, input: Value) -> Result<()> {
-        let outcome = self.host.start(workflow, input).await?.outcome().await?;
+        let outcome = self.host.start(workflow, input).await?.finished().await?;
         ensure!(outcome.status == Status::Completed, "a run ended as {:?}: {:?}", outcome.status, outcome.message);
         self.runs += 1;
         Ok(())

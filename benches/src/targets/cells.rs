@@ -157,11 +157,11 @@ pub async fn steps(echo: &Path, bare_us: Option<f64>) -> Result<[Target; 3]> {
         cell.push(started.elapsed() / STEPS as u32);
         let started = Instant::now();
         let run = of_steps.start(&with_cells, Value::object::<&str>([])).await?;
-        let outcome = run.outcome().await?;
+        let outcome = run.finished().await?;
         step.push(started.elapsed() / STEPS as u32);
         ensure!(outcome.message.is_none(), "the workflow failed: {:?}", outcome.message);
         let started = Instant::now();
-        let outcome = of_elements.start(&each_of_cells, xs.clone()).await?.outcome().await?;
+        let outcome = of_elements.start(&each_of_cells, xs.clone()).await?.finished().await?;
         element.push(started.elapsed() / ELEMENTS_IN_CELLS as u32);
         ensure!(outcome.message.is_none(), "the workflow failed: {:?}", outcome.message);
         let started = Instant::now();

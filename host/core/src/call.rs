@@ -144,6 +144,14 @@ pub struct ModelReply {
     pub logprobs: Option<Value>,
 }
 
+impl ModelReply {
+    /// An answer of text alone, by the model of this name, without a word on what it used.
+    #[must_use]
+    pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { message: Message::assistant(text), usage: Usage::default(), model: model.into(), logprobs: None }
+    }
+}
+
 /// A tool call by a model, already checked against the session's tool list.
 #[derive(Debug, Clone)]
 pub struct ToolCall {

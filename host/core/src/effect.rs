@@ -177,6 +177,8 @@ impl State {
             attempt,
             idempotency_key: key,
             traceparent: self.traceparent.clone(),
+            user: self.user.clone(),
+            tenant: self.tenant.clone(),
         })
     }
 

@@ -477,6 +477,12 @@ pub struct RunStarted {
     /// W3C trace context of whoever started it (`traceparent`), if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
+    /// The user on whose behalf it runs, as the embedding program names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Arc<str>>,
+    /// The tenant on whose behalf it runs, as the embedding program names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Arc<str>>,
     /// For a fork, where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Box<ForkOrigin>>,

@@ -65,6 +65,12 @@ pub struct State {
     /// W3C trace context of whoever started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<Arc<str>>,
+    /// The user on whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<Arc<str>>,
+    /// The tenant on whose behalf it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant: Option<Arc<str>>,
     /// For a fork, where it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) forked: Option<Box<ForkOrigin>>,

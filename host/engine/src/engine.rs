@@ -8,6 +8,7 @@ use crate::{
     run::Driver,
     shutdown::Shutdown,
     unconfigured::Unconfigured,
+    updates::Suspension,
 };
 use futures_util::FutureExt;
 use indexmap::IndexMap;
@@ -73,6 +74,11 @@ pub struct RunOptions {
     /// W3C trace context of whoever starts the run (`traceparent`): its trace becomes a part of theirs, and requests
     /// that its tools send say so.
     pub traceparent: Option<Arc<str>>,
+    /// The user on whose behalf the run is, as tools, models and sinks of the program find them in the
+    /// [`CallContext`](opcell_types::CallContext) of every call, also after a resume. Plugins do not learn it.
+    pub user: Option<Arc<str>>,
+    /// The tenant on whose behalf the run is; otherwise as `user`.
+    pub tenant: Option<Arc<str>>,
     /// Receives models' text while it comes.
     pub sink: Option<Arc<dyn RunText>>,
     /// `true` to release the run when it is suspended: [`RunHandle::finished`] then reports `suspended`, and
@@ -112,6 +118,36 @@ const MAX_DEPTH: u32 = 16;
 
 /// psi stops after this many events of one drain; here it is transitions back to a step on routes without a limit.
 const VISIT_BOUND: u64 = 1000;
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("driven", &self.driven.len()).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineBuilder").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for RunOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunOptions")
+            .field("run", &self.run)
+            .field("user", &self.user)
+            .field("tenant", &self.tenant)
+            .field("detach", &self.detach)
+            .field("park", &self.park)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ResumeOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResumeOptions").field("detach", &self.detach).field("park", &self.park).finish_non_exhaustive()
+    }
+}
 
 impl EngineBuilder {
     /// Operations of plugins.
@@ -262,6 +298,8 @@ impl Engine {
                 pins: options.pins,
                 session: options.session,
                 traceparent: options.traceparent,
+                user: options.user,
+                tenant: options.tenant,
             },
         );
         let workflow = program.name().clone();
@@ -319,6 +357,8 @@ impl Engine {
             pins: options.pins,
             session: options.session,
             traceparent: options.traceparent,
+            user: options.user,
+            tenant: options.tenant,
             forked: None,
         };
         let pinned = self
@@ -449,6 +489,7 @@ impl Engine {
     fn driver(&self, drive: Drive) -> (Driver, RunHandle) {
         let (sender, inbox) = mpsc::unbounded_channel();
         let (outcome, ended) = watch::channel(None);
+        let (suspension, suspended) = watch::channel(Suspension::default());
         let listeners = Arc::new(Listeners::default());
         let driver = Driver {
             ports: self.ports.clone(),
@@ -459,6 +500,7 @@ impl Engine {
             listeners: listeners.clone(),
             inbox,
             outcome,
+            suspension,
             cancel: Arc::new(CancellationToken::new()),
             sink: drive.sink,
             detach: drive.detach,
@@ -486,6 +528,7 @@ impl Engine {
             inbox: sender,
             listeners,
             ended,
+            suspended,
             damage: drive.damage,
         };
         (driver, handle)
@@ -690,6 +733,8 @@ struct FirstOptions {
     pins: IndexMap<Arc<str>, Arc<str>>,
     session: Option<Session>,
     traceparent: Option<Arc<str>>,
+    user: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
 }
 
 struct Drive {

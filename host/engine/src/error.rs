@@ -20,7 +20,7 @@ pub enum RunError {
         problem: String,
     },
     /// The journal refused, so nothing more may happen.
-    #[error("the run stopped: {0}")]
+    #[error("{before}{0}", before = before(.0))]
     Journal(#[source] Arc<JournalError>),
     /// The journal holds events that do not follow from each other.
     #[error("the journal of run `{run}` is inconsistent: {source}")]
@@ -109,6 +109,16 @@ pub enum RunError {
         /// ID of the run.
         run: RunId,
     },
+    /// The run asks several questions of this name.
+    #[error("run `{run}` asks {} questions named `{name}`; answer one of them by its ID: {}", ids.len(), ids.join(", "))]
+    SeveralQuestions {
+        /// ID of the run.
+        run: RunId,
+        /// The name.
+        name: Arc<str>,
+        /// The IDs of the questions.
+        ids: Vec<Arc<str>>,
+    },
     /// An answer to a question about a call that cannot be taken.
     #[error("the answer to run `{run}` is not taken: {problem}")]
     AnswerNotTaken {
@@ -162,12 +172,25 @@ impl RunError {
             Self::UnknownSignal { .. } => "unknown-signal",
             Self::AlreadyAnswered { .. } => "already-answered",
             Self::NotAsked { .. } => "not-asked",
+            Self::SeveralQuestions { .. } => "question-missing",
             Self::AnswerNotTaken { .. } => "answer-not-taken",
             Self::Ended { .. } => "run-ended",
             Self::NoSuchEvent { .. } => "unknown-event",
             Self::NothingToRetry { .. } => "nothing-to-retry",
             Self::TooMuch { .. } | Self::Gone(_) => "run-not-driven",
         }
+    }
+}
+
+/// A run stops where its journal does not write. What refuses to make or to take a run stops nothing.
+fn before(error: &JournalError) -> &'static str {
+    match error {
+        JournalError::UnknownRun(_)
+        | JournalError::RunExists(_)
+        | JournalError::Held { .. }
+        | JournalError::Ended { .. }
+        | JournalError::Locked => "",
+        _ => "the run stopped: ",
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     error::RunError,
     record::{Reader, read_history},
+    updates::{Suspension, UpdateStream},
 };
 use futures_util::Stream;
 use opcell_core::{Recorded, RunOutcome, message::Message};
@@ -74,9 +75,16 @@ pub struct RunHandle {
     pub(crate) inbox: mpsc::UnboundedSender<Message>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) ended: watch::Receiver<Option<Result<RunOutcome, RunError>>>,
+    pub(crate) suspended: watch::Receiver<Suspension>,
     pub(crate) damage: Option<Damage>,
     pub(crate) resumed_at: u64,
     pub(crate) begun: Arc<RunOutcome>,
+}
+
+impl std::fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.run).finish_non_exhaustive()
+    }
 }
 
 impl RunHandle {
@@ -113,6 +121,14 @@ impl RunHandle {
         let reader = Reader::new(self.journal.as_ref(), &self.run);
         let past = if last == 0 { Vec::new() } else { read_history(reader, last).await? };
         Ok(EventStream { past: past.into_iter().map(Arc::new).collect(), live })
+    }
+
+    /// As [`RunHandle::events`], one thing at a time, and whenever the run is suspended, its questions.
+    ///
+    /// # Errors
+    /// When the past cannot be read.
+    pub async fn updates(&self) -> Result<UpdateStream, RunError> {
+        Ok(UpdateStream::new(self.events().await?, self.suspended.clone()))
     }
 
     /// Asks the run to stop. It ends as `cancelled` once everything in flight has stopped.

@@ -12,6 +12,7 @@ pub mod perform;
 pub mod ports;
 pub mod tool;
 
+mod answers;
 mod error;
 mod in_flight;
 mod invoking;
@@ -25,6 +26,8 @@ mod run;
 pub mod engine;
 
 pub mod past;
+
+mod updates;
 
 mod shutdown;
 
@@ -42,9 +45,11 @@ pub use opcell_core::{
     trace,
 };
 
+pub use answers::Decision;
 pub use engine::{Delivery, Engine, EngineBuilder, ResumeOptions, RunOptions};
 pub use error::RunError;
 pub use handle::{EventStream, RunHandle};
 pub use past::Divergence;
 pub use ports::Ports;
 pub use record::ReadSoFar;
+pub use updates::{RunUpdate, UpdateStream};

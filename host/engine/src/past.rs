@@ -6,7 +6,7 @@ use crate::{
     record::{ReadSoFar, Reader, fold, read_history, to_record},
 };
 use opcell_core::{
-    Next, State, Status, decide,
+    Next, RunOutcome, State, Status, decide,
     decide::called_again,
     event::{Event, ForkOrigin, Recorded},
     large::{LargeValues, ReadLimits},
@@ -17,6 +17,7 @@ use opcell_types::NewRunId;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 /// Events that are read at once where each is done with when the next one comes: what a long run says need not be in
@@ -25,6 +26,9 @@ const EVENTS_PER_PAGE: u64 = 1_000;
 
 /// Bytes of text with which a journal gives as many records as were asked for.
 const MAX_SHORT_PAGE_BYTES: u64 = 1 << 20;
+
+/// The time to wait for news of a run that another process drives before it is looked at again.
+const END_POLL: Duration = Duration::from_millis(200);
 
 /// An event at which today's code would have decided otherwise.
 #[derive(Debug, Clone, PartialEq)]
@@ -231,6 +235,28 @@ impl Engine {
                 }
             }
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until a run has ended, whichever process drives it. Events are read once, as they come. A run
+    /// without a driver does not end.
+    ///
+    /// # Errors
+    /// When the journal does not have the run, or its events cannot be read.
+    pub async fn wait_for_end(&self, run: &RunId) -> Result<RunOutcome, RunError> {
+        let mut state = State::default();
+        loop {
+            let page = self.events_after(run, state.seq(), EVENTS_PER_PAGE).await?;
+            for recorded in &page {
+                fold(run, &mut state, recorded)?;
+            }
+            if state.end().is_some() {
+                return Ok(state.outcome());
+            }
+            match page.is_empty() {
+                true => self.journal.changed(END_POLL).await,
+                false => tokio::task::yield_now().await,
+            }
         }
     }
 

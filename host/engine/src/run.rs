@@ -13,6 +13,7 @@ use crate::{
     ports::{Cancellable, Ports, Reply, RunText, TextSink},
     record::{Unread, to_record},
     shutdown::Shutdown,
+    updates::Suspension,
 };
 pub(crate) use durable::Appending;
 use durable::appended;
@@ -73,6 +74,8 @@ pub(crate) struct Driver {
     pub sink: Option<Arc<dyn RunText>>,
     /// Published whenever the run stops for a while, and at its end.
     pub outcome: watch::Sender<Option<Result<RunOutcome, RunError>>>,
+    /// Published whenever the run is suspended.
+    pub suspension: watch::Sender<Suspension>,
     pub cancel: Arc<CancellationToken>,
     /// `true` to release the run when it is suspended.
     pub detach: bool,
@@ -182,6 +185,9 @@ impl Driver {
                 _ => tracing::error!(run = %self.run, %error, "run stopped"),
             }
         }
+        if result.is_ok() && self.state.status() == Status::Suspended {
+            self.publish_suspension();
+        }
         // A run that has ended has no owner any more.
         let released = result.is_ok() && self.last_state.as_ref().is_some_and(|state| state.ended);
         if !released && let Err(error) = self.journal.release(&self.run, self.fence).await {
@@ -273,17 +279,32 @@ impl Driver {
             }
             self.start_effects(&mut in_flight, resumed);
             resumed = false;
-            if self.detach && in_flight.is_empty() && self.state.status() == Status::Suspended {
+            if in_flight.is_empty() && self.state.status() == Status::Suspended {
                 // The time for an answer may have passed while the run had no driver.
-                if self.state.answers_are_overdue(self.ports.timer.now()) {
+                if self.detach && self.state.answers_are_overdue(self.ports.timer.now()) {
                     self.record(&mut batch, Event::Ticked)?;
                     continue;
                 }
-                return Ok(());
+                if self.detach {
+                    return Ok(());
+                }
+                self.publish_suspension();
             }
             waited = self.wait(&mut in_flight, &mut batch).await?;
         }
         Ok(())
+    }
+
+    /// Tells readers what the suspended run waits for, once for each time that it comes to wait.
+    fn publish_suspension(&self) {
+        let seq = self.state.seq();
+        self.suspension.send_if_modified(|suspension| {
+            let is_new = suspension.seq != seq;
+            if is_new {
+                *suspension = Suspension { seq, questions: self.state.questions() };
+            }
+            is_new
+        });
     }
 
     /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then

@@ -9,10 +9,10 @@
 
 use crate::ports::{Call, Effects, Failure, OpenedSession, Reply, ToolCall};
 use async_trait::async_trait;
-use opcell_core::receipt::Provider;
+use opcell_core::receipt::{Provider, Receipt};
 use opcell_ir::ir::RunLimits;
 use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
 /// The caller of a tool.
@@ -51,18 +51,49 @@ pub struct ToolInput {
     pub cancel: Arc<CancellationToken>,
     /// The log in which the tool notes what it touches, before it does: it becomes part of the caller's receipt.
     pub touched: TouchLog,
+    /// The place in which a tool that has something performed elsewhere leaves the receipt of it.
+    pub receipt: ReceiptSlot,
+}
+
+/// A place for the receipt of what a tool had performed elsewhere; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ReceiptSlot(Arc<Mutex<Option<Receipt>>>);
+
+impl ReceiptSlot {
+    /// Puts a receipt in the place of the one that is there.
+    pub fn put(&self, receipt: Option<Receipt>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = receipt;
+    }
+
+    /// Takes the receipt out.
+    #[must_use]
+    pub fn take(&self) -> Option<Receipt> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 impl ToolInput {
+    /// A call by this caller, outside of any run and with nothing that cancels it unless they are set.
+    #[must_use]
+    pub fn new(arguments: Value, caller: Caller) -> Self {
+        Self {
+            arguments,
+            context: CallContext::default(),
+            caller,
+            cancel: Arc::default(),
+            touched: TouchLog::default(),
+            receipt: ReceiptSlot::default(),
+        }
+    }
+
     /// The call by a step.
     #[must_use]
     pub fn of_step(call: &Call) -> Self {
         Self {
-            arguments: call.arguments.clone(),
             context: call.context.clone(),
-            caller: Caller::Step,
             cancel: call.cancel.clone(),
             touched: call.touched.clone(),
+            ..Self::new(call.arguments.clone(), Caller::Step)
         }
     }
 
@@ -71,12 +102,23 @@ impl ToolInput {
     pub fn of_model(call: &ToolCall) -> Self {
         let caller = ModelCaller { called: call.request.name.clone(), session: call.session.clone(), left: call.left };
         Self {
-            arguments: call.request.arguments.clone(),
             context: call.context.clone(),
-            caller: Caller::Model(caller),
             cancel: call.cancel.clone(),
             touched: call.touched.clone(),
+            ..Self::new(call.request.arguments.clone(), Caller::Model(caller))
         }
+    }
+
+    /// Keeps the receipt of what the tool had performed elsewhere, such as in a cell: it becomes part of the caller's
+    /// receipt, also if the tool fails. The last one counts.
+    pub fn keep_receipt(&self, receipt: Option<Receipt>) {
+        self.receipt.put(receipt);
+    }
+
+    /// Calls a tool with this input, and puts its result and the receipt that it left together.
+    pub async fn call(&self, tool: &dyn Tool) -> Reply<Value> {
+        let result = tool.call(self).await;
+        Reply { result, receipt: self.receipt.take() }
     }
 
     /// The model that calls, if one does.
@@ -94,7 +136,7 @@ impl ToolInput {
 /// ```
 /// use async_trait::async_trait;
 /// use opcell_engine::{
-///     ports::{Effects, Reply},
+///     ports::{Effects, Failure},
 ///     tool::{Tool, ToolInput},
 /// };
 /// use opcell_types::{ToolDescription, Value};
@@ -120,8 +162,8 @@ impl ToolInput {
 ///         Effects::Pure
 ///     }
 ///
-///     async fn call(&self, _input: &ToolInput) -> Reply<Value> {
-///         Ok(Value::from("2026.11")).into()
+///     async fn call(&self, _input: &ToolInput) -> Result<Value, Failure> {
+///         Ok(Value::from("2026.11"))
 ///     }
 /// }
 ///
@@ -157,6 +199,38 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Performs one call. Never panics, never blocks the runtime, and may be dropped at any time.
-    async fn call(&self, input: &ToolInput) -> Reply<Value>;
+    /// Performs one call. Does not block the runtime ([`tokio::task::spawn_blocking`] is for that), and may be dropped
+    /// at any time. A panic is the failure `panicked` of the call.
+    ///
+    /// # Errors
+    /// With a [`Failure::host`] of a reason of the tool's own, which the caller gets.
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure>;
+}
+
+/// A tool that several owners share.
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn description(&self) -> &ToolDescription {
+        (**self).description()
+    }
+
+    fn effects(&self) -> Effects {
+        (**self).effects()
+    }
+
+    fn provider(&self) -> Provider {
+        (**self).provider()
+    }
+
+    async fn current(&self) -> Result<Option<ToolDescription>, Failure> {
+        (**self).current().await
+    }
+
+    fn ends_when_cancelled(&self) -> bool {
+        (**self).ends_when_cancelled()
+    }
+
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
+        (**self).call(input).await
+    }
 }

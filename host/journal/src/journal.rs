@@ -128,11 +128,24 @@ pub(crate) fn in_order(run: &RunId, last: u64, records: &[Record]) -> Result<(),
     }
 }
 
+/// The owner of every run of a journal in memory.
+pub(crate) const THIS_PROCESS: &str = "this process";
+
 /// An owner as a person finds it: what makes its name unique says nothing to them.
 pub(crate) fn shown(owner: &str) -> String {
     match owner.split_once('-') {
         Some((pid, _)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),
         _ => owner.to_owned(),
+    }
+}
+
+/// A sentence about the process that drives a run.
+fn driven_by(owner: &str) -> String {
+    let is_this =
+        owner == THIS_PROCESS || owner.split_once('-').is_some_and(|(pid, _)| pid.parse() == Ok(std::process::id()));
+    match is_this {
+        true => "this process drives it already".to_owned(),
+        false => format!("another process drives it ({})", shown(owner)),
     }
 }
 
@@ -147,7 +160,7 @@ pub enum JournalError {
     #[error("run `{0}` already exists in this journal")]
     RunExists(RunId),
     /// A living process drives the run.
-    #[error("run `{run}` is locked: another process drives it ({}); wait for it to end, or send it a signal", shown(.owner))]
+    #[error("run `{run}` is locked: {}; wait for it to end, or send it a signal", driven_by(.owner))]
     Held {
         /// ID of the run.
         run: RunId,
@@ -521,6 +534,37 @@ pub trait Journal: Send + Sync {
     /// of a second at most.
     async fn changed(&self, at_most: Duration) {
         tokio::time::sleep(at_most.min(Duration::from_millis(200))).await;
+    }
+}
+
+/// A journal that several owners share: made of any journal, or of an `Arc<dyn Journal>`.
+#[derive(Clone)]
+pub struct SharedJournal(
+    /// The journal.
+    pub Arc<dyn Journal>,
+);
+
+impl<J: Journal + 'static> From<J> for SharedJournal {
+    fn from(journal: J) -> Self {
+        Self(Arc::new(journal))
+    }
+}
+
+impl<J: Journal + 'static> From<Arc<J>> for SharedJournal {
+    fn from(journal: Arc<J>) -> Self {
+        Self(journal)
+    }
+}
+
+impl From<Arc<dyn Journal>> for SharedJournal {
+    fn from(journal: Arc<dyn Journal>) -> Self {
+        Self(journal)
+    }
+}
+
+impl std::fmt::Debug for SharedJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedJournal")
     }
 }
 

@@ -34,7 +34,9 @@ mod writer;
 #[cfg(feature = "contract")]
 pub mod contract;
 
-pub use journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot};
+pub use journal::{
+    Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, SharedJournal, Snapshot,
+};
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
 pub use query::{RunQuery, StatusTally, tally};

@@ -1,7 +1,7 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
-    journal::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, in_order},
+    journal::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, THIS_PROCESS, in_order},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
 };
 use async_trait::async_trait;
@@ -215,7 +215,7 @@ impl Journal for MemoryJournal {
     async fn acquire(&self, run: &RunId, _cut: Cut) -> Result<OpenedRun, JournalError> {
         self.with(run, |found| {
             if found.owned {
-                return Err(JournalError::Held { run: run.clone(), owner: "this process".to_owned() });
+                return Err(JournalError::Held { run: run.clone(), owner: THIS_PROCESS.to_owned() });
             }
             found.fence = Fence(found.fence.0 + 1);
             found.owned = true;

@@ -429,7 +429,7 @@ async fn two_processes_never_own_one_run() {
     let run: RunId = "r".into();
     let fence = first.create(NewRun::empty(&run, "w", 0)).await.unwrap();
     let error = second.acquire(&run, Cut::Tail).await.unwrap_err();
-    assert!(error.to_string().contains("another process drives it"), "{error}");
+    assert!(error.to_string().contains("this process drives it already"), "{error}");
     assert!(second.runs().await.unwrap()[0].driven);
     first.append(append(&run, fence, 1..=1)).await.unwrap();
     drop(first);

@@ -45,7 +45,7 @@ async fn markers() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
-    let outcome = run.outcome().await?;
-    println!("{}: {}", outcome.status, outcome.result.to_json());
+    let end = run.outcome().await?.ended()?;
+    println!("{}: {}", end.status, end.result);
     Ok(())
 }

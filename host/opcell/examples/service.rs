@@ -68,7 +68,7 @@ pub async fn serve(host: Host, mut requests: mpsc::Receiver<String>, say: fn(&st
     // Requests that were taken are answered, then the host ends.
     while answers.join_next().await.is_some() {}
     let host = now(&current);
-    host.shutdown(GRACE).await;
+    host.close(GRACE).await;
 }
 
 fn now(current: &Current) -> Host {
@@ -80,15 +80,21 @@ async fn answer(host: &Host, line: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(arguments) {
         Err(error) => format!("bad-request {error}"),
         Ok(arguments) => {
-            let reply = host.invoke(operation, arguments.into()).timeout(PATIENCE).await;
-            match reply.result {
-                Ok(success) => format!("ok {}", success.data.to_json()),
-                // Nothing has run: the client may try again, here later or elsewhere now.
-                Err(failure) if failure.reason.as_ref() == "busy" => "busy retry-after=1".to_owned(),
-                Err(failure) => format!("failed {}: {}", failure.reason, failure.message),
+            let called = host.invoke(operation, arguments).timeout(PATIENCE).await;
+            match called.as_ref().map_err(CallError::kind) {
+                Ok(called) => format!("ok {}", called.data),
+                // Nothing has run: the client may try again, here later or elsewhere now. A plugin that says `busy` has
+                // run, and is of another kind.
+                Err(FailureKind::Busy) => "busy retry-after=1".to_owned(),
+                Err(FailureKind::Plugin(reason)) => format!("failed plugin {reason}: {}", shown(&called)),
+                Err(_) => format!("failed {}", shown(&called)),
             }
         }
     }
+}
+
+fn shown(called: &Result<CallOutput, CallError>) -> String {
+    called.as_ref().err().map(|error| format!("{}: {error}", error.failure.reason)).unwrap_or_default()
 }
 
 /// Calls under way end with the plugin that they began with; the old host ends when the last of them has.
@@ -98,7 +104,7 @@ async fn reload(current: &Current, name: &str) -> String {
     match host.reload(plugin).await {
         Ok(new) => {
             let old = std::mem::replace(&mut *current.lock().unwrap_or_else(PoisonError::into_inner), new);
-            tokio::spawn(async move { old.shutdown(GRACE).await });
+            tokio::spawn(async move { old.close(GRACE).await });
             format!("reloaded {name}")
         }
         Err(error) => format!("not-reloaded {name}: {error}"),

@@ -3,11 +3,12 @@
 use crate::{
     config::Grant,
     gateway::{self, GatewayListing},
-    host::PluginError,
+    host::{Duplicate, PluginError},
     http::{HttpRule, Method},
     replay::Record,
     report::Rejected,
     services::{HTTP_FETCH, LogSink},
+    tenants::InTenant,
     tools::{DocumentTool, ServerEntry, ToolEntry, Tools},
 };
 use async_trait::async_trait;
@@ -48,6 +49,9 @@ pub(crate) struct Loaded {
 pub(crate) trait Widen: Send + Sync {
     /// The plugin with what it was granted at a person's word.
     async fn widened(&self, plugin: &str, granted: &[Remedy]) -> Result<Loaded, String>;
+
+    /// The plugin as it serves a tenant.
+    async fn in_tenant(&self, loaded: &Loaded, tenant: &str) -> Result<Arc<InTenant>, Failure>;
 }
 
 /// Widened plugins that are kept; more are loaded again for each call.
@@ -190,6 +194,13 @@ impl Catalog {
         Ok(loaded)
     }
 
+    async fn in_tenant(&self, loaded: &Loaded, tenant: &str) -> Result<Arc<InTenant>, Failure> {
+        match self.widen.get() {
+            Some(widen) => widen.in_tenant(loaded, tenant).await,
+            None => Err(Failure::host("unknown-tenant", "this host has no tenants")),
+        }
+    }
+
     pub(crate) fn with_tools(tools: Tools) -> Self {
         Self { tools, ..Self::default() }
     }
@@ -273,6 +284,17 @@ impl Catalog {
         Ok(())
     }
 
+    /// Checks that no plugin offers what a tool of the program is called.
+    pub(crate) fn check_document_tools(&self) -> Result<(), Duplicate> {
+        for name in self.tools.of_program() {
+            if let Some((entry, _)) = self.entries.get(name) {
+                let other = format!("one of the plugin `{}`", entry.plugin);
+                return Err(Duplicate::DocumentTool { name: name.to_owned(), other });
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn leave_out(&mut self, plugin: PluginError) {
         self.left_out.push(plugin);
     }
@@ -318,7 +340,7 @@ impl Catalog {
         let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
         diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None => Some(self.left_out_help().unwrap_or_else(|| "`opcell op list` lists the operations".to_owned())),
+            None => self.left_out_help(),
         };
         diagnostic
     }
@@ -379,7 +401,7 @@ impl Catalog {
         let input = ToolInput::of_step(&call);
         let began = Instant::now();
         let Reply { result, receipt } = tokio::select! {
-            reply = tool.call(&input) => reply,
+            reply = input.call(tool) => reply,
             () = call.cancel.cancelled() => Err(Failure::host("cancelled", "the call was cancelled")).into(),
             () = out_of_time(call.timeout_ms) => {
                 let ms = call.timeout_ms.unwrap_or_default();
@@ -429,6 +451,17 @@ impl Catalog {
             },
         };
         let loaded = widened.as_ref().unwrap_or(loaded);
+        let in_tenant = match &call.context.tenant {
+            None => None,
+            Some(_) if widened.is_some() => {
+                let message = "what was granted at a person's word is the project's, and this run is a tenant's";
+                return Err(Failure::host("not-granted", message)).into();
+            }
+            Some(tenant) => match self.in_tenant(loaded, tenant).await {
+                Ok(found) => Some(found),
+                Err(failure) => return Err(failure).into(),
+            },
+        };
         let arguments = call.arguments.to_json();
         let request = CellRequest {
             id: &entry.own,
@@ -438,7 +471,8 @@ impl Catalog {
             narrowing: call.capabilities.as_deref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
-            host: loaded.services.clone(),
+            host: in_tenant.as_ref().map_or(&loaded.services, |tenant| &tenant.services).clone(),
+            within: in_tenant.map(|tenant| tenant.context.clone()),
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
         };
         let CellResult { result, mut receipt } = run(&loaded.plugin, request).await;

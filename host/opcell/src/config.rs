@@ -6,6 +6,7 @@
 //! nothing at all.
 
 pub mod check;
+mod component;
 pub(crate) mod control;
 pub mod edit;
 pub mod journal;
@@ -24,6 +25,8 @@ use crate::{
     services::HTTP_FETCH,
     triggers::Trigger,
 };
+pub(crate) use component::Component;
+pub use component::{ComponentStore, StoreFailure};
 use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
@@ -38,7 +41,7 @@ use opcell_sandbox::{
     limits::LimitRequest,
 };
 use opcell_session::{
-    models::ModelsConfig,
+    models::{Model, ModelsConfig},
     sessions::MissingTools,
     tools::{FileRoot, Shell},
 };
@@ -156,6 +159,26 @@ pub struct SessionSettings {
     pub plugin_approvals: IndexMap<String, ApprovalRules>,
     /// Calls that a person has approved for always.
     pub approved: Vec<text::ApprovedCall>,
+    /// Models of the embedding program.
+    pub(crate) model: Option<OwnModels>,
+}
+
+/// Models of the embedding program.
+#[derive(Clone)]
+pub(crate) enum OwnModels {
+    /// One that answers for every model.
+    Only(Arc<dyn Model>),
+    /// Beside others, by the name of the provider.
+    Providers(Vec<(String, Arc<dyn Model>)>),
+}
+
+impl std::fmt::Debug for OwnModels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Only(_) => f.write_str("Only"),
+            Self::Providers(own) => f.debug_list().entries(own.iter().map(|(name, _)| name)).finish(),
+        }
+    }
 }
 
 /// A project that a server serves beside another: with its own grants, limits, models, secrets, workflows and journal.
@@ -194,8 +217,10 @@ pub struct TenantShare {
 pub struct PluginConfig {
     /// Its name in this project.
     pub name: String,
-    /// Path of the component's file.
+    /// Path of the component's file; of one that is in no file, a note in parentheses.
     pub path: PathBuf,
+    /// The component, where it is in no file.
+    pub(crate) component: Option<Component>,
     /// The place at which the file names it.
     pub span: Option<Span>,
     /// The capabilities that it is granted.
@@ -301,6 +326,23 @@ impl Grant {
     }
 }
 
+impl PluginGrants {
+    pub(crate) fn add(&mut self, grant: Grant) {
+        let capabilities = &mut self.capabilities;
+        match grant {
+            Grant::Tool(name) => drop(capabilities.tools.insert(name)),
+            Grant::Skill(name) => drop(capabilities.skills.insert(name)),
+            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
+            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
+            Grant::Call(tool, arguments) => self.approved.push((tool, arguments)),
+            Grant::Http(rule) => {
+                capabilities.tools.insert(HTTP_FETCH.to_owned());
+                self.http.push(rule);
+            }
+        }
+    }
+}
+
 impl PluginConfig {
     /// A plugin with no grants, within the host's limits. `name` is what receipts, denials and errors call it.
     #[must_use]
@@ -308,6 +350,7 @@ impl PluginConfig {
         Self {
             name: name.into(),
             path: path.into(),
+            component: None,
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
@@ -322,21 +365,33 @@ impl PluginConfig {
         }
     }
 
+    /// A plugin whose component is in memory, such as one that is part of the program (`include_bytes!`). Otherwise as
+    /// [`PluginConfig::new`].
+    #[must_use]
+    pub fn from_bytes(name: impl Into<String>, component: impl Into<Arc<[u8]>>) -> Self {
+        Self::of_component(name, Component::Bytes(component.into()))
+    }
+
+    /// A plugin whose component a store of the program has, under the plugin's name. Otherwise as
+    /// [`PluginConfig::new`].
+    #[must_use]
+    pub fn stored(name: impl Into<String>, store: impl ComponentStore + 'static) -> Self {
+        Self::of_component(name, Component::Stored(Arc::new(store)))
+    }
+
+    fn of_component(name: impl Into<String>, component: Component) -> Self {
+        Self { path: component.place().into(), component: Some(component), ..Self::new(name, "") }
+    }
+
+    /// Returns `true` if a file has the component.
+    pub(crate) fn is_file(&self) -> bool {
+        self.component.is_none() && self.origin.is_none()
+    }
+
     /// Lets the plugin reach one thing more, as far as its manifest asks for it.
     #[must_use]
     pub fn grant(mut self, grant: Grant) -> Self {
-        let capabilities = &mut self.grants.capabilities;
-        match grant {
-            Grant::Tool(name) => drop(capabilities.tools.insert(name)),
-            Grant::Skill(name) => drop(capabilities.skills.insert(name)),
-            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
-            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
-            Grant::Call(tool, arguments) => self.grants.approved.push((tool, arguments)),
-            Grant::Http(rule) => {
-                capabilities.tools.insert(HTTP_FETCH.to_owned());
-                self.grants.http.push(rule);
-            }
-        }
+        self.grants.add(grant);
         self
     }
 
@@ -376,6 +431,11 @@ impl PluginConfig {
 }
 
 impl Config {
+    /// Rules for calls of tools by a plugin that wait for a person.
+    pub(crate) fn approval_rules(&self, plugin: &str) -> ApprovalRules {
+        self.sessions.plugin_approvals.get(plugin).cloned().unwrap_or_default()
+    }
+
     /// A project without a file: no plugins, no grants.
     #[must_use]
     pub fn empty(root: PathBuf) -> Self {

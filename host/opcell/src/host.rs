@@ -1,34 +1,37 @@
 //! A host: plugins with their grants, workflows by name, and the engine that runs them.
 
 mod builder;
+mod close;
 mod error;
 mod invocation;
 mod loading;
 mod metered;
 
 pub use builder::{HostBuilder, NewPermissions};
-pub use error::{HostError, PluginError, StartError};
-pub use invocation::Invocation;
+pub use error::{Duplicate, HostError, PluginError, StartError};
+pub use invocation::{CallError, CallOutput, Invocation};
+pub(crate) use loading::Parts;
 pub use metered::JournalSink;
 
 use crate::{
     catalog::Catalog,
+    embedded::EmbeddedSink,
     gateway::GatewayListing,
     library::Library,
     pins,
     report::Rejected,
     required_inputs,
-    run::{Run, Workflow},
+    run::{ResumedRun, Run, RunRef, Workflow},
     tools::{ServerEntry, ToolEntry},
 };
-use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, worker::Turns};
+use opcell_engine::{Engine, ResumeOptions, RunError, RunOptions, RunOutcome, ports::RunText, worker::Turns};
 use opcell_ir::{Diagnostic, Severity, checks};
-use opcell_journal::RunId;
+use opcell_journal::{RunId, RunQuery};
 use opcell_sandbox::PoolUse;
 use opcell_session::{HostSessions, skills::SkillLibrary};
 use opcell_types::Value;
 use opcell_workflow::document::Language;
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 /// Runs workflows and single operations. Cheap to clone.
 #[derive(Clone)]
@@ -37,8 +40,17 @@ pub struct Host {
     library: Arc<Library>,
     sessions: Arc<HostSessions>,
     engine: Arc<Engine>,
+    /// Calls outside of runs.
+    open_calls: Arc<close::OpenCalls>,
     /// For [`Host::reload`].
-    parts: Arc<loading::Parts>,
+    parts: Arc<Parts>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plugins: Vec<&str> = self.catalog.plugins().map(|plugin| plugin.name()).collect();
+        f.debug_struct("Host").field("plugins", &plugins).finish_non_exhaustive()
+    }
 }
 
 impl Host {
@@ -115,8 +127,9 @@ impl Host {
         let program = workflow
             .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        let options = RunOptions { pins: pins::of(&self.catalog, &self.library, workflow.ir()), ..options };
-        Ok(Run::new(self.engine.start(program, input, options).await?))
+        let pins = pins::of(&self.catalog, &self.library, workflow.ir());
+        let options = RunOptions { pins, sink: options.sink.map(guarded_text), ..options };
+        Ok(Run::new(self.engine.start(program, input, options).await?, self.engine.clone()))
     }
 
     /// Resumes a run of the journal that has no driver, with its own definition and with the plugins of this host.
@@ -125,9 +138,62 @@ impl Host {
     /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not
     /// here.
     pub async fn resume(&self, run: &str, options: ResumeOptions) -> Result<Run, RunError> {
-        let options = ResumeOptions { pins: pins::all(&self.catalog), ..options };
+        let options = ResumeOptions { pins: pins::all(&self.catalog), sink: options.sink.map(guarded_text), ..options };
         let resumed = self.engine.resume(&run.into(), options).await;
-        Ok(Run::new(resumed.map_err(|error| self.why_unpinned(error))?))
+        Ok(Run::new(resumed.map_err(|error| self.why_unpinned(error))?, self.engine.clone()))
+    }
+
+    /// Resumes every run of the journal that has not ended and has no driver: after a restart, those that the last
+    /// process left. Runs that wait for an answer are driven from now on as well, unless
+    /// [`detach`](ResumeOptions::detach) is set; a [`Worker`](opcell_engine::worker::Worker) takes up any number of runs
+    /// within bounds of its own.
+    ///
+    /// ```
+    /// use opcell::{ResumeOptions, prelude::*};
+    ///
+    /// # async fn begin(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// for resumed in host.resume_all(ResumeOptions::default()).await? {
+    ///     if let Err(error) = resumed.run {
+    ///         eprintln!("run {} stays as it is: {error}", resumed.id);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the journal cannot be read. What keeps a single run from being resumed is beside its ID.
+    pub async fn resume_all(&self, options: ResumeOptions) -> Result<Vec<ResumedRun>, RunError> {
+        let mut resumed: Vec<ResumedRun> = Vec::new();
+        for status in ["interrupted", "pending", "running", "waiting", "suspended"] {
+            let query = RunQuery { status: Some(status.into()), ..RunQuery::default() };
+            for entry in self.engine.runs_page(query).await? {
+                let id = entry.run.clone();
+                if entry.driven || entry.state.ended || resumed.iter().any(|known| known.id == id) {
+                    continue;
+                }
+                let run = self.resume(&id, options.clone()).await;
+                resumed.push(ResumedRun { id, run });
+            }
+        }
+        Ok(resumed)
+    }
+
+    /// A run of the journal by its ID, whichever process drives it: to follow its end, to answer it, to stop it.
+    ///
+    /// ```
+    /// use opcell::prelude::*;
+    ///
+    /// # async fn answer(host: &Host) -> Result<(), RunError> {
+    /// let run = host.run("order-17");
+    /// run.approve("ship", Decision::approve().by("ann")).await?;
+    /// println!("{}", run.wait().await?.status);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn run(&self, id: &str) -> RunRef {
+        RunRef::new(self.engine.clone(), id.into())
     }
 
     /// The tools that documents may call by a name of the project, and whether they are there. Starts the MCP servers
@@ -142,7 +208,7 @@ impl Host {
     }
 
     /// Calls a tool of an MCP server of the project, if it is as it was accepted; see [`Host::invoke`].
-    pub fn invoke_tool(&self, server: &str, tool: &str, arguments: Value) -> Invocation<'_> {
+    pub fn invoke_tool(&self, server: &str, tool: &str, arguments: Value) -> Invocation {
         let found = self.catalog.server_tool(server, tool);
         // No operation has such a name: a server that the project does not have is no operation either.
         Invocation::of_tool(self, &format!("mcp {server}/{tool}"), arguments, found)
@@ -159,13 +225,6 @@ impl Host {
         &self.engine
     }
 
-    /// Ends in order: no run is started or resumed any more, no effect begins, and what is under way may end within
-    /// `grace`. Returns when every run has been given back to its journal; see [`Engine::shutdown`]. Calls outside of
-    /// any run go on.
-    pub async fn shutdown(&self, grace: Duration) {
-        self.engine.shutdown(grace).await;
-    }
-
     /// Calls one operation outside of any run, once what this returns is awaited.
     ///
     /// ```
@@ -173,21 +232,25 @@ impl Host {
     /// use std::time::Duration;
     ///
     /// # async fn call(host: &Host) {
-    /// let reply = host.invoke("greet/hello", Value::object([("name", Value::from("Ada"))]))
-    ///     .timeout(Duration::from_millis(250))
-    ///     .await;
-    /// match reply.result {
-    ///     Ok(success) => println!("{}", success.data.to_json()),
-    ///     Err(failure) => eprintln!("{}: {}", failure.reason, failure.message),
-    /// }
-    /// // What the cell used and touched: also of a call that ran out of time.
-    /// if let Some(receipt) = reply.receipt {
-    ///     eprintln!("{}", receipt.to_json());
+    /// let call = host.invoke("greet/hello", opcell::json!({"name": "Ada"})).timeout(Duration::from_millis(250));
+    /// match call.await {
+    ///     Ok(greeted) => println!("{}", greeted.data),
+    ///     Err(error) => match error.kind() {
+    ///         // Nothing has run.
+    ///         FailureKind::Busy => eprintln!("try again later"),
+    ///         FailureKind::Denied(denial) => eprintln!("{}: {:?}", denial, denial.remedy),
+    ///         // What the cell used and touched: also of a call that ran out of time.
+    ///         _ => eprintln!("{error}; {:?}", error.typed_receipt()),
+    ///     },
     /// }
     /// # }
     /// ```
-    pub fn invoke(&self, operation: &str, arguments: Value) -> Invocation<'_> {
-        Invocation::new(self, operation, arguments)
+    ///
+    /// # Errors
+    /// When awaited: with the [`Failure`](crate::Failure) of the call, whose [`kind`](crate::Failure::kind) is for
+    /// programs. [`Host::call`] is the same with types of the program's own.
+    pub fn invoke(&self, operation: &str, arguments: impl Into<Value>) -> Invocation {
+        Invocation::new(self, operation, arguments.into())
     }
 
     /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are
@@ -197,17 +260,12 @@ impl Host {
         let mut findings = checks::names(workflow.ir(), self);
         // A pack names tools, and the project file says what they are.
         let is_pack = workflow.document().is_some_and(|document| document.language == Some(Language::PromptPack));
-        let usual = match is_pack {
-            true => {
-                "say under `[tools]` of opcell.toml what the tool is: an operation, or a tool of the host or of a server"
-            }
-            false => "`opcell op list` lists the operations",
-        };
+        let usual = is_pack.then_some(
+            "say under `[tools]` of opcell.toml what the tool is: an operation, or a tool of the host or of a server",
+        );
         for finding in findings.iter_mut().filter(|finding| finding.code == checks::UNKNOWN_OPERATION) {
-            finding.help.get_or_insert_with(|| {
-                let left_out = self.catalog.left_out_help();
-                left_out.unwrap_or_else(|| usual.to_owned())
-            });
+            let help = || self.catalog.left_out_help().or_else(|| usual.map(str::to_owned));
+            finding.help = finding.help.take().or_else(help);
         }
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
@@ -215,10 +273,10 @@ impl Host {
     /// Returns the use of each pool of cells at this moment; none without plugins.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolUse> {
-        self.parts.loader.as_ref().map(|loader| loader.sandbox.pools()).unwrap_or_default()
+        self.parts.loader.sandbox.opened().map(|sandbox| sandbox.pools()).unwrap_or_default()
     }
 
-    pub(crate) fn parts(&self) -> &loading::Parts {
+    pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
@@ -232,13 +290,17 @@ impl Host {
     }
 }
 
+fn guarded_text(sink: Arc<dyn RunText>) -> Arc<dyn RunText> {
+    Arc::new(EmbeddedSink::new(sink))
+}
+
 impl Turns for Host {
     fn engine(&self) -> &Engine {
         &self.engine
     }
 
     async fn turn(&self, run: &RunId, options: ResumeOptions) -> Result<RunOutcome, RunError> {
-        self.resume(run, options).await?.outcome().await
+        self.resume(run, options).await?.finished().await
     }
 }
 

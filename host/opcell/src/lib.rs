@@ -22,8 +22,8 @@
 //!     while let Some(recorded) = events.next().await {
 //!         println!("{} {}", recorded.seq, recorded.event.kind());
 //!     }
-//!     let outcome = run.outcome().await?;
-//!     assert_eq!(outcome.result, Value::from("Ada"));
+//!     let end = run.outcome().await?.ended()?;
+//!     assert_eq!(end.result, Value::from("Ada"));
 //!     Ok(())
 //! })
 //! # }
@@ -46,7 +46,7 @@
 //! | [`Host::start`], [`Host::start_with`], [`Host::resume`] | the run may be in the journal without a driver: [`Host::resume`] continues with it |
 //! | [`Run::events`], [`Run::outcome`], the next event | nothing is lost, and the run continues |
 //! | [`Host::invoke`] | the cell stops, and its receipt is lost: [`Invocation::timeout`] and [`Invocation::cancel`] keep it |
-//! | [`Host::shutdown`] | no run starts any more; those under way go on, and a second call waits for them again |
+//! | [`Host::close`] | nothing begins any more; what is in flight continues, and a second call waits for it again |
 //!
 //! **Owns** the project file, what plugins are granted, the host's own tools, and the wiring of the other crates:
 //! documents are compiled by `opcell_workflow`, runs driven by `opcell_engine`, cells run by `opcell_sandbox`. The
@@ -82,6 +82,7 @@ mod tools;
 pub use opcell_types::trace;
 pub mod triggers;
 
+mod embedded;
 pub mod gateway;
 pub mod host;
 pub mod live;
@@ -91,19 +92,24 @@ pub mod prompts;
 pub mod replay;
 mod required_inputs;
 pub mod run;
+mod tenants;
+mod tool_fn;
 mod written;
 
 pub use async_trait::async_trait;
-pub use config::{Config, Grant, PluginConfig};
+pub use config::{ComponentStore, Config, Grant, JournalSettings, PluginConfig, StoreFailure};
 pub use futures_util::{Stream, StreamExt};
 pub use host::{
-    Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions, PluginError, StartError, runtime,
+    CallError, CallOutput, Duplicate, Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions,
+    PluginError, StartError, runtime,
 };
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
-    Engine, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
+    Decision, Delivery, Engine, ResumeOptions, RunError, RunOptions, RunOutcome, RunUpdate, Status,
+    conversation::{Message, Messages, ToolCallRequest, Usage},
     event::{Event, Recorded},
-    ports::{Effects, Reply, Success},
+    outcome::Question,
+    ports::{Effects, ModelReply, ModelRound, Reply, RunText, Success, TextSink},
     receipt::{CallReceipt, Provider, Receipt},
     tool::{Caller, ModelCaller, Tool, ToolInput},
 };
@@ -114,15 +120,37 @@ pub use opcell_sandbox::{
     LoadError, LogEvent, Metering, Plugin, Receipt as CellReceipt, SandboxError, Settings, StoreGrant,
     compile::prepare,
 };
+pub use opcell_session::models::Model;
 pub use opcell_types::{
-    Access, CallContext, Capability, Denial, Digest, Failure, OperationId, Remedy, Source, ToolDescription, TouchLog,
-    Touched, Value,
+    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, NewRunId, OperationId, Remedy,
+    Source, ToolDescription, TouchLog, Touched, Value,
 };
 pub use report::Rejected;
-pub use run::{Run, TypedReceipt, Workflow};
+pub use run::{NotEnded, Outcome, ResumedRun, Run, RunRef, TypedReceipt, Workflow};
 pub use services::LogSink;
+pub use tenants::Tenant;
 pub use tokio_util::sync::CancellationToken;
+#[cfg(feature = "schemars")]
+pub use tool_fn::tool_fn;
+pub use tool_fn::{ToolFn, tool_fn_with_schema};
 pub use tools::{ConfinementReport, ServerEntry, ServerTool, ToolEntry, confinement};
+
+#[doc(hidden)]
+pub use serde_json as __serde_json;
+
+/// Makes a [`Value`] of JSON as it is written, with expressions in it.
+///
+/// ```
+/// let name = "Ada";
+/// let value = opcell::json!({"name": name, "tags": ["a", "b"], "age": 36, "more": null});
+/// assert_eq!(value.get("name"), Some(&opcell::Value::from("Ada")));
+/// ```
+#[macro_export]
+macro_rules! json {
+    ($($json:tt)+) => {
+        $crate::Value::from($crate::__serde_json::json!($($json)+))
+    };
+}
 
 /// The crates beneath this one, for types that signatures here name and few programs do: the parts of an event, of a
 /// document, of a journal of one's own. A program that embeds Opcell depends on `opcell` alone.
@@ -148,8 +176,10 @@ pub mod layers {
 /// The names that most programs which embed Opcell use.
 pub mod prelude {
     pub use crate::{
-        CallContext, CancellationToken, CompileMode, Config, Denial, Event, Failure, Grant, Host, HostError,
-        LimitRequest, LoadError, Metering, NewPermissions, PluginConfig, Recorded, Rejected, Remedy, Reply, Run,
-        RunOptions, RunOutcome, Status, StreamExt, Tool, ToolDescription, ToolInput, Value, Workflow, async_trait,
+        CallContext, CallError, CallOutput, CancellationToken, CompileMode, Config, Decision, Denial, Effects, Event,
+        Failure, FailureKind, Grant, Host, HostError, LimitRequest, LoadError, Metering, Model, ModelReply, ModelRound,
+        NewPermissions, Outcome, PluginConfig, Question, Recorded, Rejected, Remedy, Run, RunError, RunOptions,
+        RunOutcome, RunText, RunUpdate, Status, StreamExt, TextSink, Tool, ToolDescription, ToolInput, Value, Workflow,
+        async_trait,
     };
 }

@@ -13,7 +13,7 @@ use crate::{
     config::{Config, PluginConfig, control, lock::Locked},
     differences::{Difference, differences},
     document::read_bounded,
-    host::{Host, HostError},
+    host::{Host, HostError, Parts},
     pins,
     report::Rejected,
 };
@@ -22,7 +22,7 @@ pub(crate) use files::digest as digest_of;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
 use opcell_ir::Diagnostic;
 use opcell_journal::RunId;
-use opcell_sandbox::{Exports, inspect};
+use opcell_sandbox::{Exports, PluginSource, inspect};
 use serde::Serialize;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -76,6 +76,13 @@ pub enum Exchange {
         /// The digest of its component.
         digest: String,
         /// The digest before; the same if only its grants, limits or settings changed, none if it was left out.
+        before: Option<String>,
+    },
+    /// The plugin is no longer part of what begins now. Runs that began with it end with it.
+    Removed {
+        /// The plugin.
+        plugin: String,
+        /// The digest of its component; none if it was left out.
         before: Option<String>,
     },
     /// The version that was there stays.
@@ -145,8 +152,9 @@ impl LiveHost {
         &self.0.engine
     }
 
-    /// Looks at every plugin that `fresh`, the project as it is now, has in common with the host, and exchanges those
-    /// whose component, lock, grants or settings have changed. Says what became of each change, once.
+    /// Looks at every plugin of the host and of `fresh`, the project as it is now: exchanges those whose component, lock,
+    /// grants or settings have changed, loads those that are new, and removes those that are gone. Says what became of
+    /// each change, once.
     pub async fn refresh(&self, fresh: &Config) -> Vec<Exchange> {
         let _one = self.0.exchanging.lock().await;
         let mut said = Vec::new();
@@ -155,6 +163,53 @@ impl LiveHost {
             said.extend(self.refresh_one(&name, fresh).await);
         }
         said
+    }
+
+    /// Adds a plugin to what begins now: what a product does when its user installs one.
+    ///
+    /// ```
+    /// use opcell::{LiveHost, prelude::*};
+    ///
+    /// # async fn install(live: &LiveHost, component: Vec<u8>) -> Result<(), HostError> {
+    /// live.add(PluginConfig::from_bytes("spelling", component)).await?;
+    /// live.remove("spelling").await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Host::with_plugin`]; everything stays as it is.
+    pub async fn add(&self, plugin: PluginConfig) -> Result<(), HostError> {
+        let _one = self.0.exchanging.lock().await;
+        let host = self.now();
+        let new = host.with_plugin_as(plugin, host.parts_beside(&self.0.engine)).await?;
+        self.begin_with(new);
+        Ok(())
+    }
+
+    /// Takes a plugin away from what begins now. Calls that are in flight and runs that began with it end with it.
+    ///
+    /// # Errors
+    /// As [`Host::without_plugin`]; everything stays as it is.
+    pub async fn remove(&self, name: &str) -> Result<(), HostError> {
+        let _one = self.0.exchanging.lock().await;
+        let host = self.now();
+        let new = host.without_plugin_as(name, host.parts_beside(&self.0.engine)).await?;
+        self.begin_with(new);
+        Ok(())
+    }
+
+    fn begin_with(&self, new: Host) {
+        let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        hosts.push_front(new);
+        hosts.truncate(1 + MAX_FORMER_VERSIONS);
+        drop(hosts);
+        self.0.exchanges.send_modify(|exchanges| *exchanges += 1);
+    }
+
+    /// Closes the newest host and those before it that are still kept, as [`Host::close`].
+    pub async fn close(&self, grace: Duration) {
+        let hosts: Vec<Host> = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+        futures_util::future::join_all(hosts.iter().map(|host| host.close(grace))).await;
     }
 
     /// The same, and says again what was refused before.
@@ -181,8 +236,12 @@ impl LiveHost {
         let wanted = fresh.plugins.get(name);
         let wanted = wanted.ok_or_else(|| unknown(format!("the project has no plugin `{name}`")))?.clone();
         let path = wanted.path.clone();
+        let in_memory = bytes_of(&wanted).await.transpose();
         let looked = tokio::task::spawn_blocking(move || {
-            let bytes = read_bounded(&wanted.path, MAX_COMPONENT_BYTES)?;
+            let bytes = match in_memory {
+                Some(bytes) => bytes?.to_vec(),
+                None => read_bounded(&wanted.path, MAX_COMPONENT_BYTES)?,
+            };
             let surface = match &wanted.exports {
                 Exports::Contract => inspect::inspect(&bytes),
                 _ => inspect::inspect_typed(&bytes),
@@ -227,18 +286,20 @@ impl LiveHost {
                 None => host.exchange(wanted.clone(), fresh, &self.0.engine).await,
                 Some(why) => Err(restart(name, why)),
             },
-            (None, Some(_)) => Err(restart(name, "it is new in the project")),
-            (_, None) => Err(restart(name, "it is no longer in the project, and stays loaded")),
+            (None, Some(wanted)) => host.with_plugin_as(wanted.clone(), host.parts_as_in(fresh, &self.0.engine)).await,
+            (_, None) => host.without_plugin_as(name, host.parts_as_in(fresh, &self.0.engine)).await,
         };
         match exchanged {
+            Ok(new) if wanted.is_none() => {
+                self.refused().remove(name);
+                self.begin_with(new);
+                Some(Exchange::Removed { plugin: name.to_owned(), before })
+            }
             Ok(new) => {
                 let plugin = new.catalog().plugins().find(|plugin| plugin.name() == name);
                 let digest = plugin.map(|plugin| plugin.digest().to_string()).unwrap_or_default();
                 self.refused().remove(name);
-                let mut hosts = self.0.hosts.write().unwrap_or_else(PoisonError::into_inner);
-                hosts.push_front(new);
-                hosts.truncate(1 + MAX_FORMER_VERSIONS);
-                self.0.exchanges.send_modify(|exchanges| *exchanges += 1);
+                self.begin_with(new);
                 Some(Exchange::Loaded { plugin: name.to_owned(), digest, before })
             }
             Err(error) => {
@@ -333,7 +394,18 @@ impl Turns for LiveHost {
     }
 }
 
+impl std::fmt::Debug for LiveHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("LiveHost").field(&self.now()).finish()
+    }
+}
+
 impl Host {
+    /// The parts of a host beside this one, whose engine shares its journal and its end with `sibling`.
+    fn parts_beside(&self, sibling: &Engine) -> Parts {
+        Parts { sibling: Some(sibling.clone()), ..self.parts().clone() }
+    }
+
     fn plugin_names(&self) -> impl Iterator<Item = &String> {
         self.parts().config.plugins.keys()
     }
@@ -343,7 +415,7 @@ impl Host {
         let config = &self.parts().config;
         let project = config.file.iter().flat_map(|file| [file.clone(), file.with_extension("lock")]);
         // What comes from a registry lies under its digest, which the lock has.
-        let plugins = config.plugins.values().filter(|plugin| plugin.origin.is_none());
+        let plugins = config.plugins.values().filter(|plugin| plugin.is_file());
         project.chain(plugins.map(|plugin| plugin.path.clone())).collect()
     }
 
@@ -378,9 +450,21 @@ async fn found(plugin: &PluginConfig, locked: Option<&Locked>) -> Result<String,
         let digest = locked.and_then(|locked| locked.digest.as_ref()).map(ToString::to_string);
         return digest.ok_or_else(|| "opcell.lock has no version".to_owned());
     }
+    if let Some(bytes) = bytes_of(plugin).await? {
+        return Ok(blake3::hash(&bytes).to_hex().to_string());
+    }
     let path = plugin.path.clone();
     let hashed = tokio::task::spawn_blocking(move || files::digest(&path)).await;
     hashed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+/// The component of a plugin that is in no file.
+async fn bytes_of(plugin: &PluginConfig) -> Result<Option<Arc<[u8]>>, String> {
+    let Some(component) = &plugin.component else { return Ok(None) };
+    match component.source(&plugin.name).await.map_err(|error| error.to_string())? {
+        PluginSource::Bytes(bytes) => Ok(Some(bytes)),
+        _ => Ok(None),
+    }
 }
 
 fn restart(name: &str, why: &str) -> HostError {

@@ -45,6 +45,15 @@ pub fn render(remedy: &Remedy) -> Option<String> {
     })
 }
 
+/// The command that helps with a finding of this code, where the finding itself has no help.
+#[must_use]
+pub fn of_code(code: &str) -> Option<&'static str> {
+    match code {
+        "unknown-operation" => Some("`opcell op list` lists the operations"),
+        _ => None,
+    }
+}
+
 /// Returns `true` if what a remedy gives is what a denial says was refused. A journal may come from elsewhere, and a
 /// person reads the one and allows the other.
 #[must_use]

@@ -1,5 +1,6 @@
 //! The one way in which findings reach a person or a program.
 
+use crate::remedy;
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceSpan, SpanContents,
 };
@@ -145,7 +146,7 @@ pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_js
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
-        "help": diagnostic.help,
+        "help": diagnostic.help.as_deref().or_else(|| remedy::of_code(diagnostic.code)),
         "path": diagnostic.path,
         "related": related.collect::<Vec<_>>(),
     })
@@ -186,7 +187,8 @@ impl<'a> Shown<'a> {
         let excerpt = source
             .filter(|_| diagnostic.span.is_some())
             .map(|masked| Excerpt { source: masked.source, text: &masked.text });
-        Self { message, help: diagnostic.help.as_deref().map(printable), diagnostic, excerpt }
+        let help = diagnostic.help.as_deref().or_else(|| remedy::of_code(diagnostic.code));
+        Self { message, help: help.map(printable), diagnostic, excerpt }
     }
 }
 

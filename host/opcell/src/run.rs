@@ -4,17 +4,14 @@ use crate::{
     document::{self, Document},
     report::Rejected,
 };
-use futures_util::Stream;
 use opcell_engine::{
-    Event, Recorded, RunError, RunHandle, RunOutcome,
+    Event,
     event::EffectReply,
     program::{Program, ProgramError},
     receipt::{CallReceipt, Receipt, is_of_call},
 };
 use opcell_ir::{Diagnostic, WorkflowIr};
-use opcell_journal::Damage;
 use opcell_sandbox::Receipt as CellReceipt;
-use opcell_types::Value;
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
@@ -148,67 +145,9 @@ impl Workflow {
     }
 }
 
-/// A run under way. Dropping it lets the run go on.
-#[derive(Clone)]
-pub struct Run {
-    handle: RunHandle,
-}
+mod handle;
 
-impl Run {
-    pub(crate) fn new(handle: RunHandle) -> Self {
-        Self { handle }
-    }
-
-    /// The run's identifier.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        self.handle.run()
-    }
-
-    /// Returns the damage that was found at the end of the journal, and cut, when the run was resumed.
-    #[must_use]
-    pub fn damage(&self) -> Option<&Damage> {
-        self.handle.damage()
-    }
-
-    /// The last event that was there when the run was resumed; 0 for one that was started here.
-    #[must_use]
-    pub fn resumed_at(&self) -> u64 {
-        self.handle.resumed_at()
-    }
-
-    /// Returns the status of the run when it was durable, before any of its effects, or when it was resumed.
-    #[must_use]
-    pub fn initial(&self) -> &RunOutcome {
-        self.handle.initial()
-    }
-
-    /// Every event from the first one, past ones included; ends with the run.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub async fn events(&self) -> Result<impl Stream<Item = Arc<Recorded>> + use<>, RunError> {
-        self.handle.events().await
-    }
-
-    /// Asks the run to stop: no effect begins any more, those in flight are cancelled, and the run ends as cancelled.
-    pub fn cancel(&self, reason: &str) {
-        self.handle.cancel(reason);
-    }
-
-    /// Sends a signal to a step that waits for it, now or later.
-    pub fn signal(&self, name: &str, data: Value, by: Option<&str>) {
-        self.handle.signal(name, data, by.map(Into::into));
-    }
-
-    /// Waits for the end.
-    ///
-    /// # Errors
-    /// When the run could not be driven on, such as by a journal that does not write.
-    pub async fn outcome(&self) -> Result<RunOutcome, RunError> {
-        self.handle.finished().await
-    }
-}
+pub use handle::{NotEnded, Outcome, ResumedRun, Run, RunRef};
 
 /// A receipt with its fields as types.
 #[derive(Debug, Clone, PartialEq)]
@@ -290,6 +229,7 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
 mod tests {
     use super::*;
     use opcell_engine::receipt::{CallStatus, Provider};
+    use opcell_types::Value;
     use std::time::Duration;
 
     #[test]

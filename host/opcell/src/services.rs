@@ -31,9 +31,22 @@ pub trait LogSink: Send + Sync {
     }
 }
 
+/// A sink that several owners share.
+impl<S: LogSink + ?Sized> LogSink for Arc<S> {
+    fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {
+        (**self).log(plugin, context, event);
+    }
+
+    fn ended(&self, context: &CallContext, receipt: &CellReceipt) {
+        (**self).ended(context, receipt);
+    }
+}
+
 /// The services of one plugin.
 pub(crate) struct PluginServices {
     pub plugin: Arc<str>,
+    /// The owner of the stores that it keeps things in: its own name, or that of a tenant and its own.
+    pub store_owner: Arc<str>,
     /// `http.fetch` under the plugin's rules, and the tools of the embedder.
     pub tools: Vec<Arc<dyn Tool>>,
     pub skills: Arc<SkillLibrary>,
@@ -88,13 +101,12 @@ impl HostServices for PluginServices {
         let cancel = CancellationToken::new();
         let _ends_with_the_call = cancel.clone().drop_guard();
         let input = ToolInput {
-            arguments,
             context: context.clone(),
-            caller: Caller::Plugin(self.plugin.clone()),
             cancel: cancel.into(),
             touched: touched.clone(),
+            ..ToolInput::new(arguments, Caller::Plugin(self.plugin.clone()))
         };
-        Ok(tool.call(&input).await.result?.to_json())
+        Ok((**tool).call(&input).await?.to_json())
     }
 
     fn skills(&self) -> Vec<SkillDescription> {
@@ -116,7 +128,7 @@ impl HostServices for PluginServices {
     }
 
     fn stores(&self, context: &CallContext) -> Option<Box<dyn Stores>> {
-        Some(self.stores.of(&self.plugin, context))
+        Some(self.stores.of(&self.store_owner, context))
     }
 
     fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {

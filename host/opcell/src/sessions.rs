@@ -5,7 +5,7 @@ mod delegation;
 use crate::{
     catalog::{Catalog, Offer},
     config::{
-        SessionSettings,
+        OwnModels, SessionSettings,
         text::{ApprovedCall, ContextFilesText},
     },
     http::HttpClient,
@@ -74,9 +74,27 @@ fn wrong(error: String) -> Rejected {
 /// narrow that), read and, where the project says so, write in its file roots, read its skills, delegate to its
 /// workflows, and, where the project says so, fetch and run commands.
 pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Result<HostSessions, Rejected> {
-    let models = match &settings.script {
-        Some(script) => Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?)),
-        None => Models::new(settings.models).map_err(|error| wrong(error.to_string()))?,
+    let models = match (settings.model, &settings.script) {
+        (Some(OwnModels::Only(model)), _) => Models::only(model),
+        (own, Some(script)) => {
+            if let Some(OwnModels::Providers(own)) = own
+                && let Some((name, _)) = own.first()
+            {
+                return Err(wrong(format!(
+                    "a script answers for every model, and the program has a provider `{name}`"
+                )));
+            }
+            Models::only(Arc::new(ScriptedModel::load(script).map_err(|error| wrong(error.to_string()))?))
+        }
+        (own, None) => {
+            let mut models = Models::new(settings.models).map_err(|error| wrong(error.to_string()))?;
+            if let Some(OwnModels::Providers(own)) = own {
+                for (name, model) in own {
+                    models = models.with_provider(&name, model).map_err(|error| wrong(error.to_string()))?;
+                }
+            }
+            models
+        }
     };
     let context_files = match settings.context_files {
         ContextFilesText::None => Vec::new(),

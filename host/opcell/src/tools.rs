@@ -146,6 +146,23 @@ impl Tools {
         self.operations.get(name).map_or(name, String::as_str)
     }
 
+    /// The tool that a name stands for already, for people.
+    pub(crate) fn origin_of(&self, name: &str) -> Option<String> {
+        let mapped = self.operations.contains_key(name).then(|| "one of the project".to_owned());
+        mapped.or_else(|| {
+            Some(match self.of_documents.get(name)?.origin {
+                Origin::Embedder => "another one of the program".to_owned(),
+                Origin::Host(_) | Origin::Mcp(..) => "one of the project".to_owned(),
+            })
+        })
+    }
+
+    /// The names of the program's own tools.
+    pub(crate) fn of_program(&self) -> impl Iterator<Item = &str> {
+        let own = self.of_documents.iter().filter(|(_, known)| matches!(known.origin, Origin::Embedder));
+        own.map(|(name, _)| name.as_str())
+    }
+
     pub(crate) fn document_tool(&self, name: &str) -> Option<&DocumentTool> {
         self.of_documents.get(name)
     }

@@ -423,8 +423,8 @@ pub enum SandboxError {
     /// There is no program to compile plugins in.
     #[error(
         "there is nowhere to compile plugins: this program has not called `prepare` first in its `main`, and there is no \
-         `opcell-compile` beside it or on the PATH. Call it, or install `opcell-compile` (`cargo install opcell-sandbox`), or \
-         choose `CompileMode::TrustedInProcess` for plugins that you trust as your own code"
+         `opcell-compile` beside it or on the PATH. Call it, or build the program `opcell-compile` of the crate `opcell-sandbox` and put it there, \
+         or choose `CompileMode::TrustedInProcess` for plugins that you trust as your own code"
     )]
     NoCompiler,
     /// This process was started to compile one component, and its `main` has not called `prepare`.

@@ -84,6 +84,7 @@ fn length(text: &Option<String>) -> usize {
 }
 
 /// The functions of one interface in a component, looked up once.
+#[derive(Clone, Copy)]
 pub(crate) struct Exported {
     describe: ComponentExportIndex,
     ask: ComponentExportIndex,

@@ -192,6 +192,18 @@ impl Policy {
         Self { any_store: true, ..self }
     }
 
+    /// The same plugin, which asks for the same, with other grants.
+    #[must_use]
+    pub(crate) fn with_grants(&self, grants: Grants) -> Self {
+        Self { grants, ..self.clone() }
+    }
+
+    /// The plugin's name.
+    #[must_use]
+    pub fn plugin(&self) -> &str {
+        &self.plugin
+    }
+
     /// Returns the operator's grants.
     #[must_use]
     pub fn grants(&self) -> &Grants {

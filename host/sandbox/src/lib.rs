@@ -34,6 +34,8 @@ mod checks;
 pub mod describe;
 pub mod plugin;
 
+pub mod context;
+
 mod cell;
 mod exports;
 mod schedule;
@@ -61,6 +63,7 @@ pub mod bare;
 
 pub use budget::HostCalls;
 pub use compile::{CompileLimits, CompileMode, CompileProgram};
+pub use context::{ContextRequest, PluginContext};
 pub use describe::{JudgeDescription, OperationDescription};
 pub use engine::{Allocation, Metering, PoolUse};
 pub use error::{CellError, Exhausted, LoadError, SandboxError};

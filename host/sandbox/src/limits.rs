@@ -264,6 +264,20 @@ impl LimitRequest {
         merged
     }
 
+    /// The tighter of both, limit by limit; what only one of them says counts.
+    #[must_use]
+    pub fn tighter(&self, other: &Self) -> Self {
+        let mut tighter = self.or(other);
+        for spec in TABLE {
+            if let (Some(a), Some(b)) = (self.get(spec.key), other.get(spec.key))
+                && let Some((_, slot)) = tighter.slot(spec.key)
+            {
+                *slot = Some(a.min(b));
+            }
+        }
+        tighter
+    }
+
     /// This wish, nowhere above the ceiling, whose gaps are the defaults.
     #[must_use]
     pub fn within(&self, ceiling: &Self) -> Self {

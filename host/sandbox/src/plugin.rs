@@ -7,6 +7,7 @@ use crate::{
     },
     cell::{self, Call},
     checks::{self, apart},
+    context::PluginContext,
     describe::{self, JudgeDescription, OperationDescription, check_outcome},
     engine::{CellEngine, Metering},
     error::{CellError, LoadError},
@@ -131,6 +132,8 @@ pub struct CellRequest<'a> {
     pub host: Arc<dyn HostServices>,
     /// The recording of its host calls, or the one that answers them.
     pub tape: Tape,
+    /// The context in whose name the call is made; without one, the plugin's own grants, limits and settings count.
+    pub within: Option<Arc<PluginContext>>,
 }
 
 impl<'a> CellRequest<'a> {
@@ -150,6 +153,7 @@ impl<'a> CellRequest<'a> {
             cancel: Arc::default(),
             host: NO_SERVICES.with(Arc::clone) as Arc<dyn HostServices>,
             tape: Tape::Off,
+            within: None,
         }
     }
 }
@@ -345,23 +349,27 @@ impl Plugin {
             return self.unknown("operation", request.id, self.operations.iter().map(|operation| &*operation.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(shard, request, &operation.id, &operation.schemas.arguments) {
+        let linked = &match within(shard, &request) {
+            Ok(linked) => linked,
+            Err(error) => return self.refused(id, error),
+        };
+        let (call, arguments, before) = match self.call(linked, request, &operation.id, &operation.schemas.arguments) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
         let id = Arc::clone(&call.operation);
-        let ask = match shard.linked.typed {
+        let ask = match linked.typed {
             None => AskOperation::Contract(Ask::new(id, arguments, Arc::clone(&call.context))),
             Some(_) => AskOperation::Typed { id, arguments },
         };
-        let (called, check) = (Arc::clone(operation), Checks(Arc::clone(&shard.linked)));
+        let (called, check) = (Arc::clone(operation), Checks(Arc::clone(linked)));
         let after = |answer, denial| async move {
             match answer {
                 Ok(success) => check.success(&called.id, success, &called.schemas.data).await,
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&shard.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
@@ -376,32 +384,35 @@ impl Plugin {
             return self.unknown("judge", request.id, self.judges.iter().map(|judge| &*judge.id));
         };
         let id = request.id;
-        let (call, arguments, before) = match self.call(shard, request, description.id.shared(), schema) {
+        let linked = &match within(shard, &request) {
+            Ok(linked) => linked,
+            Err(error) => return self.refused(id, error),
+        };
+        let (call, arguments, before) = match self.call(linked, request, description.id.shared(), schema) {
             Ok(ready) => ready,
             Err(error) => return self.refused(id, error),
         };
         let ask = Ask::<Judges>::new(Arc::clone(&call.operation), arguments, Arc::clone(&call.context));
         let (id, outcomes) = (Arc::clone(&call.operation), Arc::clone(&description.outcomes));
-        let check = Checks(Arc::clone(&shard.linked));
+        let check = Checks(Arc::clone(linked));
         let after = |answer, denial| async move {
             match answer {
                 Ok(verdict) => check.verdict(&id, verdict, &outcomes),
                 Err(failure) => Err(check.failure(failure, denial)),
             }
         };
-        let (result, receipt) = cell::run(&shard.linked, call, before, ask, after).await;
+        let (result, receipt) = cell::run(linked, call, before, ask, after).await;
         sealed(result, receipt)
     }
 
     /// A cell's call, its arguments, and the check of these.
     fn call(
         &self,
-        shard: &EngineShard,
+        linked: &Arc<Linked>,
         request: CellRequest<'_>,
         id: &Arc<str>,
         schema: &Arc<Schema>,
     ) -> Result<(Call, Arguments, impl Future<Output = Result<(), CellError>> + use<>), CellError> {
-        let linked = &shard.linked;
         let own = &linked.limits;
         let limit = own.argument_bytes;
         if request.arguments.len() as u64 > limit {
@@ -414,7 +425,8 @@ impl Plugin {
             Some(timeout) => {
                 let wall_time = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
                 let step = LimitRequest { wall_time: Some(wall_time), ..LimitRequest::default() };
-                Arc::new(self.limits.narrowed(&step).limits)
+                let limits = request.within.as_ref().map_or(&self.limits, |within| &within.limits);
+                Arc::new(limits.narrowed(&step).limits)
             }
         };
         let call = Call {
@@ -448,6 +460,11 @@ impl Plugin {
         Ok((call, arguments, before))
     }
 
+    /// The limits of its cells, with their sources.
+    pub(crate) fn effective_limits(&self) -> &EffectiveLimits {
+        &self.limits
+    }
+
     fn linked(&self) -> &Arc<Linked> {
         &self.shards.first().linked
     }
@@ -465,6 +482,14 @@ impl Plugin {
     fn refused<T>(&self, id: &str, error: CellError) -> CellResult<T> {
         sealed(Err(error), Receipt::unused(self.linked(), printable(id, 200).into(), Duration::ZERO))
     }
+}
+
+/// The plugin on the engine of the calling thread, as it is in the context of a call.
+fn within(shard: &EngineShard, request: &CellRequest<'_>) -> Result<Arc<Linked>, CellError> {
+    let Some(context) = &request.within else { return Ok(Arc::clone(&shard.linked)) };
+    context.of(&shard.linked).map(Arc::new).ok_or_else(|| CellError::HostError {
+        message: "the context of the call was made for another plugin, or for another version of it".to_owned(),
+    })
 }
 
 fn sealed<T>(result: Result<T, CellError>, mut receipt: Receipt) -> CellResult<T> {

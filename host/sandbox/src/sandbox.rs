@@ -249,8 +249,7 @@ impl Sandbox {
             return Err(LoadError::AsksForMore(excess));
         }
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
-        let roots = Roots::open(&name, policy.grants(), &self.control, &*self.written)?;
-        check_preopens(&policy.grants().dangerous_preopens, &self.control)?;
+        let roots = self.open_roots(&name, policy.grants())?;
         let compiled = self.compiled(&bytes, &hash).await?;
         drop(bytes);
         for (kind, unused) in policy.unused_grants() {
@@ -274,6 +273,13 @@ impl Sandbox {
             }
         };
         Plugin::describe(linked, Arc::clone(pool), surface, limits, described).await.map(Arc::new)
+    }
+
+    /// Opens the directories that a plugin is granted.
+    pub(crate) fn open_roots(&self, plugin: &str, grants: &Grants) -> Result<Roots, LoadError> {
+        let roots = Roots::open(plugin, grants, &self.control, &*self.written)?;
+        check_preopens(&grants.dangerous_preopens, &self.control)?;
+        Ok(roots)
     }
 
     /// The same component with nothing but the engine around it: for measuring what a cell costs, never for running

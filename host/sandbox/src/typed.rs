@@ -42,6 +42,7 @@ pub enum Exports {
 }
 
 /// The functions of a component by the ids of their operations.
+#[derive(Clone)]
 pub(crate) struct Typed {
     functions: HashMap<Arc<str>, Arc<Function>>,
 }

@@ -24,8 +24,7 @@ use caller::Client;
 use changes::Changes;
 pub use gateway::{Face, Gateway};
 use gateway::{Gate, Offered};
-use opcell::{Host, trace::TraceContext};
-use opcell_engine::ports::{Reply, Success};
+use opcell::{CallError, CallOutput, Host, trace::TraceContext};
 use opcell_types::Value;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -125,8 +124,8 @@ impl McpServer {
         if let Some(traceparent) = traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        let reply = call.await;
-        result_of(reply, &Client::of(context), Parts::AreData)
+        let called = call.await;
+        result_of(called, &Client::of(context), Parts::AreData)
     }
 }
 
@@ -145,9 +144,10 @@ enum Parts {
 }
 
 /// The result of a call, with its receipt.
-fn result_of(reply: Reply<Success>, client: &Client, parts: Parts) -> CallToolResult {
-    let receipt = reply.receipt.map(|receipt| Json::from(&*receipt));
-    let mut result = match reply.result {
+fn result_of(called: Result<CallOutput, CallError>, client: &Client, parts: Parts) -> CallToolResult {
+    let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt);
+    let receipt = receipt.map(|receipt| Json::from(&**receipt));
+    let mut result = match called {
         Ok(success) => {
             let data = Json::from(&success.data);
             let summary = success.summary.into_iter().map(ContentBlock::text);
@@ -161,7 +161,7 @@ fn result_of(reply: Reply<Success>, client: &Client, parts: Parts) -> CallToolRe
                 result
             }
         }
-        Err(failure) => {
+        Err(CallError { failure, .. }) => {
             let remedy = failure.denial.as_ref().and_then(|denial| opcell::remedy::render(&denial.remedy));
             let remedy = remedy.map(|remedy| format!("; to allow it: {remedy}")).unwrap_or_default();
             let text = format!("{}: {}{remedy}", failure.reason, failure.message);

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use opcell::{Failure, Rejected, host::StartError, remedy};
+use opcell::{Diagnostic, Failure, FailureKind, Rejected, host::StartError, remedy};
 use opcell_engine::RunError;
 use opcell_journal::JournalError;
 use serde::Serialize;
@@ -84,10 +84,11 @@ impl Problem {
     /// A call that failed, with its receipt.
     #[must_use]
     pub fn of_failure(failure: &Failure, receipt: Option<Json_>) -> Self {
-        let status = match failure.reason.as_ref() {
-            "not-found" | "unknown-operation" if failure.source == opcell::Source::Host => StatusCode::NOT_FOUND,
-            "invalid-arguments" if failure.source != opcell::Source::Plugin => StatusCode::BAD_REQUEST,
-            _ if failure.denial.is_some() => StatusCode::FORBIDDEN,
+        // By source and reason: a plugin chooses its reasons, and none of them is the host's word.
+        let status = match failure.kind() {
+            FailureKind::Unknown | FailureKind::Host("not-found") => StatusCode::NOT_FOUND,
+            FailureKind::InvalidArguments => StatusCode::BAD_REQUEST,
+            FailureKind::Denied(_) => StatusCode::FORBIDDEN,
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let mut problem = Self::new(status, failure.reason.as_ref(), failure.message.clone());
@@ -106,7 +107,8 @@ impl From<Rejected> for Problem {
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let mut problem = Self::new(status, code, rejected.to_string());
-        problem.remedy = first.and_then(|first| first.help.clone());
+        let help = |first: &Diagnostic| first.help.clone().or_else(|| remedy::of_code(first.code).map(str::to_owned));
+        problem.remedy = first.and_then(help);
         problem.findings = rejected.to_json();
         problem
     }

@@ -166,7 +166,7 @@ async fn verbose(journal: &Counting, elements: usize, bytes: usize) -> Host {
     let items = json!({"items": vec![json!({}); elements], "said": [said]});
     let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
     let input = Value::from_json(&items.to_string()).unwrap();
-    let ended = host.start_with(&each("$inputs.said"), input, options).await.unwrap().outcome().await.unwrap();
+    let ended = host.start_with(&each("$inputs.said"), input, options).await.unwrap().finished().await.unwrap();
     assert_eq!(ended.status.as_str(), "completed");
     host
 }

@@ -73,8 +73,30 @@ pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};
 
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use std::sync::Arc;
 
 /// Something that answers one round of a conversation.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+/// use opcell_session::models::Model;
+///
+/// /// Repeats what the user said last.
+/// struct Parrot;
+///
+/// #[async_trait]
+/// impl Model for Parrot {
+///     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+///         let said = round.messages.last_of_user().map(|message| message.content.clone()).unwrap_or_default();
+///         // Pieces of the answer, for whoever follows the run while the answer comes.
+///         if let Some(sink) = sink {
+///             said.split_inclusive(' ').for_each(|piece| sink.text(piece));
+///         }
+///         Ok(ModelReply::text(&round.model, said))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Model: Send + Sync {
     /// Answers. Retries what is worth retrying, ends soon after the round is cancelled, and never puts a secret into a
@@ -84,6 +106,18 @@ pub trait Model: Send + Sync {
     /// The wire format, where it has no token log probabilities.
     fn lacks_logprobs(&self) -> Option<&'static str> {
         None
+    }
+}
+
+/// A model that several owners share.
+#[async_trait]
+impl<M: Model + ?Sized> Model for Arc<M> {
+    async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        (**self).complete(round, sink).await
+    }
+
+    fn lacks_logprobs(&self) -> Option<&'static str> {
+        (**self).lacks_logprobs()
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn context(step: &str) -> CallContext {
         visit: 1,
         attempt: 1,
         idempotency_key: "key".into(),
-        traceparent: None,
+        ..CallContext::default()
     }
 }
 

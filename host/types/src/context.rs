@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The place in a run at which a call happens. Plugins, tools and models get the same five facts; the trace is the
-/// host's own.
+/// The place in a run at which a call happens, and on whose behalf. Plugins, tools and models get the same five facts; the trace, the
+/// user and the tenant are the host's own: tools and sinks of the embedding program see them, plugins do not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CallContext {
@@ -21,6 +21,12 @@ pub struct CallContext {
     /// W3C trace context of whoever started the run (`traceparent`), if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
+    /// The user on whose behalf the call is made, as the embedding program names them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Arc<str>>,
+    /// The tenant on whose behalf the call is made, as the embedding program names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Arc<str>>,
 }
 
 impl Default for CallContext {
@@ -30,6 +36,15 @@ impl Default for CallContext {
             static NOWHERE: Arc<str> = "".into();
         }
         let nowhere = || NOWHERE.with(Arc::clone);
-        Self { run: nowhere(), step: nowhere(), visit: 1, attempt: 1, idempotency_key: nowhere(), traceparent: None }
+        Self {
+            run: nowhere(),
+            step: nowhere(),
+            visit: 1,
+            attempt: 1,
+            idempotency_key: nowhere(),
+            traceparent: None,
+            user: None,
+            tenant: None,
+        }
     }
 }

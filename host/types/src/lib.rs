@@ -34,7 +34,7 @@ pub mod workers;
 pub use context::CallContext;
 pub use denial::{Access, Capability, Denial, Remedy};
 pub use effects::Effects;
-pub use failure::{Failure, Source};
+pub use failure::{Failure, FailureKind, Fault, Source};
 pub use names::{Digest, OperationId};
 pub use outcome::{Outcome, Verdict};
 pub use quantity::{ByteSize, Milliseconds};

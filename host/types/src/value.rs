@@ -194,6 +194,13 @@ impl std::fmt::Debug for Value {
     }
 }
 
+/// As JSON.
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.to_json())
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::String(text.into())
@@ -272,6 +279,46 @@ impl From<f64> for Value {
     }
 }
 
+macro_rules! from_integers {
+    ($wide:ty: $($narrow:ty),+) => {$(
+        impl From<$narrow> for Value {
+            fn from(n: $narrow) -> Self {
+                Self::Number(<$wide>::from(n).into())
+            }
+        }
+    )+};
+}
+
+from_integers!(i64: i8, i16, i32);
+from_integers!(u64: u8, u16, u32);
+
+impl From<u64> for Value {
+    fn from(n: u64) -> Self {
+        Self::Number(n.into())
+    }
+}
+
+/// Sizes and lengths.
+impl From<usize> for Value {
+    fn from(n: usize) -> Self {
+        // No machine that this runs on counts further.
+        Self::Number(u64::try_from(n).unwrap_or(u64::MAX).into())
+    }
+}
+
+/// `null` where there is nothing.
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<const N: usize> From<[Value; N]> for Value {
+    fn from(items: [Value; N]) -> Self {
+        Self::array(items)
+    }
+}
+
 impl From<Number> for Value {
     fn from(n: Number) -> Self {
         Self::Number(n)
@@ -282,6 +329,12 @@ impl From<Number> for Value {
 impl From<serde_json::Value> for Value {
     fn from(json: serde_json::Value) -> Self {
         serde::Deserialize::deserialize(json).unwrap_or_default()
+    }
+}
+
+impl From<Value> for serde_json::Value {
+    fn from(value: Value) -> Self {
+        Self::from(&value)
     }
 }
 

@@ -282,7 +282,7 @@ impl Field<'_> {
                     RunOptions { run: Some(NewRunId::derived(run.clone())), detach: true, ..RunOptions::default() };
                 options.release.cancel();
                 let input = Value::from_json(input).context("the input")?;
-                self.host.start_with(&workflow, input, options).await?.outcome().await?;
+                self.host.start_with(&workflow, input, options).await?.finished().await?;
                 runs.insert(run, language);
             }
         }

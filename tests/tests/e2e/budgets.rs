@@ -35,7 +35,7 @@ async fn what_a_model_starts_has_what_is_left_and_uses_it_up_for_all() {
     let host = host_in(folder.path(), project.to_owned()).await;
 
     let run = host.start(&host.open("boss").unwrap(), Value::Null).await.unwrap();
-    let outcome = run.outcome().await.unwrap();
+    let outcome = run.finished().await.unwrap();
 
     let mut limits = Vec::new();
     for entry in host.engine().runs().await.unwrap() {

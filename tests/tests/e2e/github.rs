@@ -29,7 +29,7 @@ async fn checked(forge: &Forge, folder: &Path, script: &str) -> (RunOutcome, Vec
         _ => None,
     });
     let steps = entered.collect().await;
-    (run.outcome().await.unwrap(), steps)
+    (run.finished().await.unwrap(), steps)
 }
 
 async fn forge() -> Forge {

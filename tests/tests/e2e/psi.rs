@@ -57,7 +57,7 @@ async fn run(folder: &Path, expected: &Json) -> Json {
         })
         .collect()
         .await;
-    let outcome = run.outcome().await.unwrap();
+    let outcome = run.finished().await.unwrap();
 
     let mut actual =
         json!({"workflow": text("workflow"), "input": text("input"), "status": outcome.status, "steps": steps});

@@ -15,7 +15,7 @@ async fn recorded(forge: &Forge, setting: &str) -> (Config, Vec<Recorded>) {
     let host = host_in(&root(), project).await;
     let run = host.start(&triage(), triage_input(forge)).await.unwrap();
     let id = run.id().to_owned();
-    let outcome = run.outcome().await.unwrap();
+    let outcome = run.finished().await.unwrap();
     assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
     // As a store keeps events: as text.
     let events = host.engine().history(&id.as_str().into()).await.unwrap().into_iter().map(|recorded| {
@@ -65,7 +65,7 @@ async fn operations_that_read_files_and_judges_are_the_same_again_when_the_files
     let host = host_in(&root(), project).await;
     let run = host.start(&host.open("repo-health").unwrap(), Value::Null).await.unwrap();
     let id = run.id().to_owned();
-    assert_eq!(run.outcome().await.unwrap().status, Status::Completed);
+    assert_eq!(run.finished().await.unwrap().status, Status::Completed);
     let events = host.engine().history(&id.as_str().into()).await.unwrap();
     drop(directory);
     let steps: BTreeSet<&str> = events

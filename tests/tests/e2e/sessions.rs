@@ -16,7 +16,7 @@ async fn asked(folder: &Path, project: &str, tools: &str, script: &str) -> RunOu
     fs::write(folder.join("script.yaml"), script).unwrap();
     let host = host_in(folder, format!("workflows = [\"workflows\"]\n{project}")).await;
     let run = host.start(&host.open("ask").unwrap(), Value::Null).await.unwrap();
-    run.outcome().await.unwrap()
+    run.finished().await.unwrap()
 }
 
 fn requests(forge: &Forge, elsewhere: &str) -> String {
@@ -112,7 +112,7 @@ async fn over_the_wire(provider: &Provider, settings: &str) -> RunOutcome {
     fs::write(folder.path().join("workflows/ask.edn"), workflow).unwrap();
     let host = host_in(folder.path(), format!("workflows = [\"workflows\"]\n{}", models(provider))).await;
     let run = host.start(&host.open("ask").unwrap(), Value::Null).await.unwrap();
-    run.outcome().await.unwrap()
+    run.finished().await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

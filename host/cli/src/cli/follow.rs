@@ -121,7 +121,7 @@ pub async fn observe(
         last = recorded.seq;
         watch.observe(&recorded, recorded.seq > past)?;
     }
-    let outcome = run.outcome().await?;
+    let outcome = run.finished().await?;
     ending.abort();
     Ok((outcome, last))
 }

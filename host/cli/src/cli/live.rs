@@ -44,6 +44,14 @@ fn say(exchange: &Exchange, terminal: &Terminal, lines: bool) {
                 terminal.note(&format!("plugin `{plugin}`: a new version is loaded, {short}{runs}"));
             }
         }
+        Exchange::Removed { plugin, before } => {
+            tracing::info!(plugin, before, "removed a plugin");
+            if lines {
+                let _ = terminal.line(&json!({"plugin": plugin, "digest": null, "before": before}).to_string());
+            } else {
+                terminal.note(&format!("plugin `{plugin}` is removed; runs under way keep theirs"));
+            }
+        }
         Exchange::Refused { plugin, why } => {
             tracing::info!(plugin, why = %why, "a plugin stays as it is");
             if lines {

@@ -4,8 +4,7 @@ pub mod replay;
 
 use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, reasons, receipts, units::hanging};
 use clap::{Args, Subcommand};
-use opcell::remedy;
-use opcell_types::Source;
+use opcell::{CallError, CallOutput, FailureKind, Success, remedy};
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]
@@ -61,27 +60,30 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
     let host = global.host(terminal).await?;
     let entry = host.catalog().find(&args.id)?;
     let arguments = input::arguments(&args.args, &entry.arguments_schema)?;
-    let reply = host.invoke(&args.id, arguments).await;
-    if let Some(receipt) = &reply.receipt {
-        let message = reply.result.as_ref().err().map(|failure| failure.message.as_str()).unwrap_or_default();
+    let called = host.invoke(&args.id, arguments).await;
+    let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt).cloned();
+    let result = match called {
+        Ok(CallOutput { data, summary, details, .. }) => Ok(Success { data, summary, details }),
+        Err(error) => Err(error.failure),
+    };
+    if let Some(receipt) = &receipt {
+        let message = result.as_ref().err().map(|failure| failure.message.as_str()).unwrap_or_default();
         let lines = receipts::cell_lines(receipt, terminal.verbose).into_iter();
         let reasons = reasons::of_failed(receipt, message, terminal.verbose).into_iter();
         lines.chain(reasons.map(|line| format!("  {line}"))).for_each(|line| terminal.note(&line));
     }
-    let exit = match &reply.result {
+    let exit = match &result {
         Ok(_) => Exit::Done,
-        Err(failure) if failure.source != Source::Plugin && failure.reason.as_ref() == "invalid-arguments" => {
-            Exit::InputWrong
-        }
+        Err(failure) if failure.kind() == FailureKind::InvalidArguments => Exit::InputWrong,
         Err(_) => Exit::RunFailed,
     };
-    match (terminal.json, &reply.result) {
-        (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": reply.receipt}))?,
-        (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": reply.receipt}))?,
+    match (terminal.json, &result) {
+        (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": receipt}))?,
+        (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": receipt}))?,
         (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
         (false, Err(failure)) => {
             // The receipt above has the denial already, with what would allow it.
-            if failure.denial.is_some() && reply.receipt.is_some() && !terminal.quiet {
+            if failure.denial.is_some() && receipt.is_some() && !terminal.quiet {
                 terminal.failed(&format!("failed: {}", failure.reason));
                 return Ok(exit);
             }

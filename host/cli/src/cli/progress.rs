@@ -170,7 +170,7 @@ impl StepProgress {
                     self.line(&match &result.failure {
                         None => format!("{indent}+ {}  {took}", step.label),
                         // The rule and its remedy follow when the run has ended.
-                        Some(failure) if failure.reason.as_ref() == "denied" => {
+                        Some(failure) if failure.denial.is_some() => {
                             format!("{indent}x {}  {took}  denied", step.label)
                         }
                         Some(failure) => {

@@ -177,7 +177,7 @@ async fn queue(
     let options = RunOptions { run: args.journal.name(), detach: true, ..RunOptions::default() };
     options.release.cancel();
     let run = host.start_with(workflow, given, options).await?;
-    let outcome = run.outcome().await?;
+    let outcome = run.finished().await?;
     if terminal.json {
         terminal.json(&serde_json::json!({"run": outcome.run, "status": outcome.status}))?;
     } else {

@@ -99,7 +99,7 @@ impl Stop {
         let ending = tokio::spawn(async move {
             stop.asked().await;
             if stop.keeps_runs {
-                host.shutdown(stop.grace).await;
+                host.close(stop.grace).await;
             } else {
                 run.cancel("interrupted");
             }

@@ -26,7 +26,7 @@ const NOT_RUN: [(&str, &str, usize); 19] = [
     ("authoring.md", "rust", 1),
     ("authoring.md", "sh", 2),
     ("distributing.md", "sh", 5),
-    ("embedding.md", "rust,ignore", 2),
+    ("embedding.md", "rust,ignore", 12),
     ("events.md", "sh", 1),
     ("fleet.md", "sh", 2),
     ("gallery.md", "cron", 1),

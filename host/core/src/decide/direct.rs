@@ -259,6 +259,8 @@ fn call(
             attempt: 1,
             idempotency_key: state.invocation_key(frame),
             traceparent: state.traceparent.clone(),
+            user: state.user.clone(),
+            tenant: state.tenant.clone(),
         },
         capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
         granted: state.granted_to(effect),

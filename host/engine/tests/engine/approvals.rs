@@ -3,7 +3,7 @@
 
 use crate::support::{Script, calling, check_history, json, routed};
 use opcell_engine::{
-    Engine, Event, Message, Program, ResumeOptions, RunOptions, RunOutcome, Status,
+    Decision, Delivery, Engine, Event, Message, Program, ResumeOptions, RunOptions, RunOutcome, Status,
     event::{CallAnswer, Request},
     outcome::Question,
 };
@@ -71,6 +71,25 @@ async fn a_call_waits_for_a_person_and_nothing_is_called_before() {
     let outcome = go_on(&engine, &outcome.run).await;
     assert_eq!(outcome.status, Status::Completed);
     assert_eq!(script.called(), [r#"run {"command":"rm -rf x"}"#]);
+}
+
+#[tokio::test]
+async fn a_decision_answers_a_call_by_the_id_of_its_question() {
+    let script = script()
+        .calls_tool("1", "run", r#"{"x":1}"#)
+        .calls_tool("2", "run", r#"{"x":1}"#)
+        .calls_tool("3", "run", r#"{"x":2}"#)
+        .says(["done"]);
+    let engine = script.engine();
+    let outcome = start(&engine, r#"[{"ask":"always"}]"#).await;
+    let decision = Decision::approve().by("ann").for_the_run();
+    let delivery = engine.decide(&outcome.run, &ids(&outcome)[0], &decision).await.unwrap();
+    assert_eq!(delivery, Delivery::Now("s".into()));
+    let outcome = go_on(&engine, &outcome.run).await;
+    assert_eq!(script.called(), [r#"run {"x":1}"#, r#"run {"x":1}"#]);
+    engine.decide(&outcome.run, &ids(&outcome)[0], &Decision::refuse().by("ann").why("not on a Friday")).await.unwrap();
+    assert_eq!(go_on(&engine, &outcome.run).await.status, Status::Completed);
+    assert_eq!(script.called().len(), 2);
 }
 
 #[tokio::test]

@@ -486,7 +486,7 @@ async fn two_engines_never_drive_one_run() {
     let first = engine(&Script::new(), &journal);
     let handle = first.start(routed(&wait("", "")), json("{}"), RunOptions::default()).await.unwrap();
     let error = engine(&Script::new(), &journal).resume(handle.run(), ResumeOptions::default()).await.err().unwrap();
-    assert!(error.to_string().contains("another process drives it"), "{error}");
+    assert!(error.to_string().contains("this process drives it already"), "{error}");
 }
 
 pub fn started(program: Arc<Program>, input: &str) -> Event {
@@ -504,6 +504,8 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         pins: indexmap::IndexMap::new(),
         session: None,
         traceparent: None,
+        user: None,
+        tenant: None,
         forked: None,
     }))
 }

@@ -180,6 +180,8 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         pins: indexmap::IndexMap::default(),
         session: None,
         traceparent: None,
+        user: None,
+        tenant: None,
         forked: None,
     }))
 }

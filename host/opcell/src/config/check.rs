@@ -115,6 +115,12 @@ pub(super) fn span_of<T>(spanned: &Spanned<T>) -> Span {
     Span::new(spanned.span().start, spanned.span().end)
 }
 
+/// Returns `true` if plugins may have this name: a letter or digit, then up to 63 letters, digits, `.`, `_` and `-`.
+pub(crate) fn is_plugin_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain)
+}
+
 impl Checker<'_> {
     pub(super) fn error(&mut self, code: &'static str, span: Span, message: String, help: Option<String>) {
         let mut diagnostic = Diagnostic::error(code, message).at(span);
@@ -140,8 +146,7 @@ impl Checker<'_> {
     /// Every `.wasm` file of the folders by its name without the extension; the last folder wins.
     /// A plugin's name is in commands that people copy, in receipts and on terminals.
     fn plugin_name(&mut self, name: &str, span: Span) -> bool {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(plain) {
+        if is_plugin_name(name) {
             return true;
         }
         let message = format!("`{}` is not a name of a plugin", crate::report::printable(name));
@@ -219,6 +224,7 @@ impl Checker<'_> {
                 exports,
                 record_host_calls: text.record_host_calls,
                 on_denied: text.on_denied,
+                component: None,
                 origin: Some(origin),
             });
         }
@@ -262,6 +268,7 @@ impl Checker<'_> {
             exports,
             record_host_calls: text.record_host_calls,
             on_denied: text.on_denied,
+            component: None,
             origin: None,
         })
     }
@@ -376,6 +383,7 @@ impl Checker<'_> {
             .filter_map(|(name, text)| self.contribution(name.into_inner(), text))
             .collect();
         SessionSettings {
+            model: None,
             models,
             rounds_at_a_time: None,
             contributions,

@@ -1,6 +1,6 @@
 //! The files of a project that decide what runs and what it may reach, for [`opcell_types::control`].
 
-use super::{Config, JournalPlace, PluginConfig, tools::ToolTarget};
+use super::{Config, JournalPlace, PluginConfig, PluginGrants, tools::ToolTarget};
 use crate::{
     consent::Cover,
     document,
@@ -57,7 +57,12 @@ fn secrets(config: &Config) -> Vec<PathBuf> {
 
 /// The files that a plugin's credentials are read from, as they stand among the secrets.
 pub(crate) fn key_files(plugin: &PluginConfig) -> impl Iterator<Item = PathBuf> {
-    plugin.grants.http.iter().filter_map(key_file).map(real)
+    key_files_of(&plugin.grants)
+}
+
+/// As [`key_files`], of grants that are no project's.
+pub(crate) fn key_files_of(grants: &PluginGrants) -> impl Iterator<Item = PathBuf> {
+    grants.http.iter().filter_map(key_file).map(real)
 }
 
 fn key_file(rule: &HttpRule) -> Option<&Path> {
@@ -85,7 +90,7 @@ fn listed(config: &Config) -> Vec<Listed> {
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
-    fixed.extend(config.plugins.values().map(|plugin| real(&plugin.path)));
+    fixed.extend(config.plugins.values().filter(|plugin| plugin.component.is_none()).map(|plugin| real(&plugin.path)));
     let root = real(&config.root);
     let folders = config.workflows.iter().chain(&config.skills).chain(&config.plugin_folders);
     let folders = folders.chain(&config.default_workflows);

@@ -1,42 +1,45 @@
 //! From settings to a host, in four phases: tools, plugins, sessions, engine.
 
 use super::{
-    Host, HostError,
-    loading::{self, Ground, Loader, Parts, Widening},
+    Duplicate, Host, HostError,
+    loading::{self, Ground, LazySandbox, Loader, Parts, Widening},
     metered::{JournalSink, Metered},
 };
 use crate::{
     catalog::Catalog,
     config::{
-        Config, PluginConfig,
+        Config, JournalSettings, OwnModels, PluginConfig,
         control::control_files,
         lock::{Lock, Locked},
     },
     consent::{Cover, SameAsConsented},
+    embedded::{EmbeddedModel, EmbeddedSink, EmbeddedTool},
     http::{FetchLimits, HttpClient},
     journals,
     library::Library,
     places::Places,
     report::Rejected,
-    services::LogSink,
+    services::{HTTP_FETCH, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
     stores::PluginStores,
     tools::{LockedTools, Tools},
     written::FileQuotaStore,
 };
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use opcell_engine::{Engine, tool::Tool};
 use opcell_ir::Diagnostic;
-use opcell_journal::{Journal, MemoryJournal};
+use opcell_journal::{Journal, MemoryJournal, SharedJournal};
 use opcell_sandbox::{
     Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
 };
 use opcell_session::{
     HostSessions,
+    models::Model,
     skills::{SkillFolder, SkillLibrary},
-    tools::{CheckedTool, ToolError},
+    tools::{CheckedTool, DELEGATE_TOOL, ToolError},
 };
 use opcell_types::control::ControlFiles;
-use std::{path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 /// The treatment of a plugin that requests more than its operator has agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,66 +54,112 @@ pub enum NewPermissions {
 
 /// Collects what a host is made of.
 ///
-/// Unless said otherwise there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells
-/// run at once, metered by ticks, in pools where address space allows; compiled components are kept in the user's cache
-/// directory; plugins are compiled where [`CompileMode::find`] says.
+/// By default there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells run at once,
+/// metered by ticks, in pools where address space allows; compiled components are kept in the user's cache directory;
+/// plugins are compiled where [`CompileMode::find`] says.
+///
+/// The order of calls means nothing. [`HostBuilder::config`] takes a project, and everything else adds to it: plugins,
+/// tools, folders and models of one name twice are an error of [`HostBuilder::build`]
+/// ([`HostError::Duplicate`]), and so is a setting that is made twice. Limits hold together: of the project's and the
+/// program's, the tighter one counts.
+///
+/// ```
+/// use opcell::prelude::*;
+///
+/// # async fn build() -> Result<(), HostError> {
+/// let twice = Host::builder().plugin(PluginConfig::new("a", "a.wasm")).plugin(PluginConfig::new("a", "b.wasm"));
+/// assert!(matches!(twice.build().await, Err(HostError::Duplicate(_))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
+#[must_use = "a builder does nothing until it is built"]
 pub struct HostBuilder {
     config: Option<Config>,
+    plugins: Vec<PluginConfig>,
+    workflows: Vec<PathBuf>,
+    skills: Vec<PathBuf>,
+    limits: Option<LimitRequest>,
     tools: Vec<Arc<dyn Tool>>,
     document_tools: Vec<Arc<dyn Tool>>,
+    model: Option<Arc<dyn Model>>,
+    providers: Vec<(String, Arc<dyn Model>)>,
     sink: Option<Arc<dyn LogSink>>,
     sandbox: SandboxSettings,
-    new_permissions: NewPermissions,
+    new_permissions: Option<NewPermissions>,
     lock: Option<PathBuf>,
     cache: Option<PathBuf>,
     places: Option<Places>,
-    fetch: FetchLimits,
-    journal: Option<Arc<dyn Journal>>,
+    fetch: Option<FetchLimits>,
+    journal: Option<JournalChoice>,
     journal_sink: Option<Arc<dyn JournalSink>>,
+    /// The first setting that was made twice.
+    twice: Option<Duplicate>,
+}
+
+/// The journal that the program chooses.
+enum JournalChoice {
+    Given(Arc<dyn Journal>),
+    At(JournalSettings),
 }
 
 /// The differences from the sandbox's defaults.
 #[derive(Default)]
-struct SandboxSettings {
+pub(super) struct SandboxSettings {
     compile: Option<CompileMode>,
-    compile_limits: CompileLimits,
+    compile_limits: Option<CompileLimits>,
     cells: Option<u32>,
-    metering: Metering,
-    allocation: Allocation,
+    metering: Option<Metering>,
+    allocation: Option<Allocation>,
     keep_resident: Option<usize>,
 }
 
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plugins: Vec<&str> = self.plugins.iter().map(|plugin| plugin.name.as_str()).collect();
+        f.debug_struct("HostBuilder")
+            .field("project", &self.config.as_ref().map(|config| &config.root))
+            .field("plugins", &plugins)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes a setting, and notes if it was made before.
+fn set<T>(slot: &mut Option<T>, value: T, setting: &'static str, twice: &mut Option<Duplicate>) {
+    if slot.replace(value).is_some() {
+        twice.get_or_insert(Duplicate::Setting { setting, places: "by two calls" });
+    }
+}
+
 impl HostBuilder {
-    /// Takes plugins, grants, limits, workflows and tool names from a project.
-    #[must_use]
+    /// Takes plugins, grants, limits, workflows, models and tool names from a project.
     pub fn config(mut self, config: Config) -> Self {
-        self.config = Some(config);
+        set(&mut self.config, config, "config", &mut self.twice);
         self
     }
 
     /// Adds one plugin to those of the project; its grants are exactly these.
-    #[must_use]
     pub fn plugin(mut self, plugin: PluginConfig) -> Self {
-        self.project().plugins.insert(plugin.name.clone(), plugin);
+        self.plugins.push(plugin);
         self
     }
 
     /// Adds a folder of workflow documents.
-    #[must_use]
     pub fn workflows(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.project().workflows.push(folder.into());
+        self.workflows.push(folder.into());
         self
     }
 
     /// Adds a folder of skills in the Agent Skills format.
-    #[must_use]
     pub fn skills(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.project().skills.push(folder.into());
+        self.skills.push(folder.into());
         self
     }
 
-    /// Offers a tool of the embedder to plugins that are granted it.
+    /// Offers a tool of the embedder to plugins that are granted it. [`tool_fn`](crate::tool_fn) makes one of a closure.
+    ///
+    /// A panic of the tool is the failure `panicked` of its call. On a multi-threaded runtime it runs in a task of its
+    /// own: one that blocks its thread does not hold up the deadline of its caller, and a warning names it.
     ///
     /// ```
     /// use opcell::prelude::*;
@@ -124,33 +173,80 @@ impl HostBuilder {
     ///         &self.0
     ///     }
     ///
-    ///     async fn call(&self, _input: &ToolInput) -> Reply<Value> {
-    ///         Ok(Value::from("2026.11")).into()
+    ///     async fn call(&self, _input: &ToolInput) -> Result<Value, Failure> {
+    ///         Ok(Value::from("2026.11"))
     ///     }
     /// }
     ///
-    /// let arguments = Value::object([("type", Value::from("object"))]);
-    /// let description = ToolDescription::new("release.current", "Returns the release that is served.", arguments);
-    /// let builder = Host::builder().tool(Release(description));
+    /// let description = ToolDescription::new(
+    ///     "release.current",
+    ///     "Returns the release that is served.",
+    ///     opcell::json!({"type": "object"}),
+    /// );
+    /// let release = std::sync::Arc::new(Release(description));
+    /// // For plugins, and for documents and their models.
+    /// let builder = Host::builder().tool(release.clone()).document_tool(release);
     /// ```
-    #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// Offers a tool of the embedder to documents, which call it by its name as they would an operation. It takes the
-    /// place of what the project says under that name.
-    #[must_use]
+    /// Offers a tool of the embedder to documents, whose steps call it by its name as they would an operation, and to
+    /// the models of sessions that declare it. Otherwise as [`HostBuilder::tool`].
     pub fn document_tool(mut self, tool: impl Tool + 'static) -> Self {
         self.document_tools.push(Arc::new(tool));
         self
     }
 
+    /// A model of the embedder's own, which answers whatever model a session names. [`HostBuilder::provider`] adds one
+    /// beside others. A panic of the model is the failure `panicked` of its round.
+    ///
+    /// ```
+    /// use opcell::prelude::*;
+    ///
+    /// struct Parrot;
+    ///
+    /// #[async_trait]
+    /// impl Model for Parrot {
+    ///     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+    ///         let said = round.messages.last_of_user().map(|said| said.content.clone()).unwrap_or_default();
+    ///         if let Some(sink) = sink {
+    ///             sink.text(&said);
+    ///         }
+    ///         Ok(ModelReply::text(&round.model, said))
+    ///     }
+    /// }
+    ///
+    /// let builder = Host::builder().model(Parrot);
+    /// ```
+    pub fn model(mut self, model: impl Model + 'static) -> Self {
+        set(&mut self.model, Arc::new(model) as Arc<dyn Model>, "model", &mut self.twice);
+        self
+    }
+
+    /// A provider of models of the embedder's own: it answers for every model that a session names `name/…`.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # struct Parrot;
+    /// # #[async_trait]
+    /// # impl Model for Parrot {
+    /// #     async fn complete(&self, round: &ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+    /// #         Ok(ModelReply::text(&round.model, "hello"))
+    /// #     }
+    /// # }
+    /// // `"model": "mine/large"` is answered by it, `"model": "openai/…"` by OpenAI.
+    /// let builder = Host::builder().provider("mine", Parrot);
+    /// ```
+    pub fn provider(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
+        self.providers.push((name.into(), Arc::new(model)));
+        self
+    }
+
     /// Receives what cells log while they run.
-    #[must_use]
     pub fn log(mut self, sink: impl LogSink + 'static) -> Self {
-        self.sink = Some(Arc::new(sink));
+        set(&mut self.sink, Arc::new(sink) as Arc<dyn LogSink>, "log", &mut self.twice);
         self
     }
 
@@ -158,138 +254,201 @@ impl HostBuilder {
     /// program if it has called [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`;
     /// a host with plugins and neither is refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits:
     /// for plugins that you trust as your own code.
-    #[must_use]
     pub fn compile(mut self, mode: CompileMode) -> Self {
-        self.sandbox.compile = Some(mode);
+        set(&mut self.sandbox.compile, mode, "compile", &mut self.twice);
         self
     }
 
     /// Sets the resources that one compilation may use.
-    #[must_use]
     pub fn compile_limits(mut self, limits: CompileLimits) -> Self {
-        self.sandbox.compile_limits = limits;
+        set(&mut self.sandbox.compile_limits, limits, "compile_limits", &mut self.twice);
         self
     }
 
-    /// The ceiling of every plugin; a plugin's own limits and a step's only tighten it.
-    #[must_use]
+    /// The ceiling of every plugin; a plugin's own limits and a step's only tighten it. Of these limits and the
+    /// project's, the tighter one counts.
     pub fn limits(mut self, limits: LimitRequest) -> Self {
-        self.project().limits = limits;
+        set(&mut self.limits, limits, "limits", &mut self.twice);
         self
     }
 
     /// Sets the maximum number of cells that run at once, all plugins together: 1 to 4,096. Default 64.
-    #[must_use]
     pub fn cells(mut self, cells: u32) -> Self {
-        self.sandbox.cells = Some(cells);
+        set(&mut self.sandbox.cells, cells, "cells", &mut self.twice);
         self
     }
 
     /// Sets the metering of instructions. Default: ticks of a clock.
-    #[must_use]
     pub fn metering(mut self, metering: Metering) -> Self {
-        self.sandbox.metering = metering;
+        set(&mut self.sandbox.metering, metering, "metering", &mut self.twice);
         self
     }
 
     /// Sets the allocation of memory to cells. Default: from pools, where the process has the address space for them.
-    #[must_use]
     pub fn pool(mut self, allocation: Allocation) -> Self {
-        self.sandbox.allocation = allocation;
+        set(&mut self.sandbox.allocation, allocation, "pool", &mut self.twice);
         self
     }
 
     /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB.
-    #[must_use]
     pub fn keep_resident(mut self, bytes: usize) -> Self {
-        self.sandbox.keep_resident = Some(bytes);
+        set(&mut self.sandbox.keep_resident, bytes, "keep_resident", &mut self.twice);
         self
     }
 
     /// A directory for compiled components; it is created, must belong to this user alone, and is reached by no grant.
     /// Default: `opcell/components` in the user's cache directory. The key that vouches for it lies among the user's
     /// state.
-    #[must_use]
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.cache = Some(directory.into());
+        set(&mut self.cache, directory.into(), "cache", &mut self.twice);
         self
     }
 
     /// Sets the treatment of a plugin that requests more than its operator has agreed to. Default: there is no host.
-    #[must_use]
     pub fn new_permissions(mut self, policy: NewPermissions) -> Self {
-        self.new_permissions = policy;
+        set(&mut self.new_permissions, policy, "new_permissions", &mut self.twice);
         self
     }
 
     /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project
     /// file has its lock beside it; a host without one notices nothing unless it is given this.
-    #[must_use]
     pub fn lock(mut self, file: impl Into<PathBuf>) -> Self {
-        self.lock = Some(file.into());
+        set(&mut self.lock, file.into(), "lock", &mut self.twice);
         self
     }
 
-    /// Keeps runs in this journal, whatever the project says.
-    #[must_use]
-    pub fn journal(mut self, journal: impl Journal + 'static) -> Self {
-        self.journal = Some(Arc::new(journal));
+    /// Keeps runs in this journal. The project must not name one ([`Config::journal`] may be set to `None`).
+    ///
+    /// ```
+    /// use opcell::{MemoryJournal, prelude::*};
+    /// use std::sync::Arc;
+    ///
+    /// let journal: Arc<dyn opcell::Journal> = Arc::new(MemoryJournal::new());
+    /// let builder = Host::builder().journal(journal);
+    /// ```
+    pub fn journal(mut self, journal: impl Into<SharedJournal>) -> Self {
+        set(&mut self.journal, JournalChoice::Given(journal.into().0), "journal", &mut self.twice);
+        self
+    }
+
+    /// Keeps runs in an SQLite file, which is made where there is none, and what plugins store in another one beside
+    /// it. Otherwise as [`HostBuilder::journal`].
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().sqlite("runs.db");
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(self, path: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = path.into();
+        self.journal_at(JournalSettings::at(path))
+    }
+
+    /// Keeps runs where these settings say: in a file or on a server, with a rule for how long. Otherwise as
+    /// [`HostBuilder::journal`].
+    pub fn journal_at(mut self, settings: JournalSettings) -> Self {
+        set(&mut self.journal, JournalChoice::At(settings), "journal", &mut self.twice);
         self
     }
 
     /// Learns how long each write of the journal takes.
-    #[must_use]
     pub fn journal_log(mut self, sink: impl JournalSink + 'static) -> Self {
-        self.journal_sink = Some(Arc::new(sink));
+        set(&mut self.journal_sink, Arc::new(sink) as Arc<dyn JournalSink>, "journal_log", &mut self.twice);
         self
     }
 
     /// Sets the places of the user's compiled code, keys and consent, when not where the environment says.
-    #[must_use]
     pub fn places(mut self, places: Places) -> Self {
-        self.places = Some(places);
+        set(&mut self.places, places, "places", &mut self.twice);
         self
     }
 
     /// Ceilings of each `http.fetch` call.
-    #[must_use]
     pub fn fetch_limits(mut self, limits: FetchLimits) -> Self {
-        self.fetch = limits;
+        set(&mut self.fetch, limits, "fetch_limits", &mut self.twice);
         self
     }
 
-    fn project(&mut self) -> &mut Config {
-        self.config.get_or_insert_with(|| Config::empty(PathBuf::from(".")))
-    }
-
-    /// Loads every plugin, checks that no two offer the same id, and reads the workflows. Needs a tokio runtime with
-    /// time and I/O enabled; [`runtime`](super::runtime) makes one. Dropping the future loads nothing more.
-    ///
-    /// # Errors
-    /// With the first plugin that cannot be loaded; a host with half of its plugins would run half a workflow.
-    pub async fn build(mut self) -> Result<Host, HostError> {
-        let mut config = std::mem::replace(self.project(), Config::empty(PathBuf::new()));
+    /// The project with everything that was added to it.
+    fn merged(&mut self) -> Result<Config, HostError> {
+        if let Some(twice) = self.twice.take() {
+            return Err(twice.into());
+        }
+        let mut config = self.config.take().unwrap_or_else(|| Config::empty(PathBuf::from(".")));
+        for plugin in std::mem::take(&mut self.plugins) {
+            loading::named_well(&plugin)?;
+            if config.plugins.contains_key(&plugin.name) {
+                return Err(Duplicate::Plugin(plugin.name).into());
+            }
+            config.plugins.insert(plugin.name.clone(), plugin);
+        }
+        config.workflows.append(&mut self.workflows);
+        config.skills.append(&mut self.skills);
+        if let Some(limits) = self.limits.take() {
+            config.limits = limits.tighter(&config.limits);
+        }
+        let places = "by the project and by a call";
         if let Some(file) = self.lock.take() {
+            if config.lock.is_some() {
+                return Err(Duplicate::Setting { setting: "lock", places }.into());
+            }
             config.lock = Some(Lock::open(file, &config.plugins)?);
         }
+        if self.journal.is_some() && config.journal.is_some() {
+            return Err(Duplicate::Setting { setting: "journal", places }.into());
+        }
+        if let Some(JournalChoice::At(settings)) = &self.journal {
+            // Known as the project's would be: no grant extends to it, and stores of plugins are beside it.
+            config.journal = Some(settings.clone());
+            self.journal = None;
+        }
+        if let Some(model) = self.model.take() {
+            if config.sessions.script.is_some() {
+                return Err(Duplicate::Setting { setting: "model", places }.into());
+            }
+            config.sessions.model = Some(OwnModels::Only(EmbeddedModel::shared("model", model)));
+            if let Some((name, _)) = self.providers.first() {
+                let message = format!("the program has a model that answers for all, and one for `{name}/…`");
+                let finding = Diagnostic::error("invalid-sessions", message);
+                return Err(Rejected::plain(finding.help("give either `model` or `provider`")).into());
+            }
+        } else if !self.providers.is_empty() {
+            let own = std::mem::take(&mut self.providers).into_iter();
+            let own = own.map(|(name, model)| (name.clone(), EmbeddedModel::shared(&name, model)));
+            config.sessions.model = Some(OwnModels::Providers(own.collect()));
+        }
+        Ok(config)
+    }
+
+    /// Loads every plugin, checks that no two offer the same id, and reads the workflows. Needs a multi-threaded Tokio
+    /// runtime with time and I/O enabled; [`runtime`](super::runtime) makes one. Dropping the future loads nothing more.
+    ///
+    /// # Errors
+    /// With the first part that is there twice or cannot be used, and with the first plugin that cannot be loaded; a
+    /// host with half of its plugins would run half a workflow.
+    pub async fn build(mut self) -> Result<Host, HostError> {
+        if !has_timers() {
+            return Err(HostError::NoRuntime);
+        }
+        let config = self.merged()?;
         let mut places = self.places.take().unwrap_or_else(Places::of_user);
         places.cache = self.cache.take().or(places.cache);
         let control = Arc::new(control_files(&config, &places));
         let (ground, tools) = self.tools(&config, places, control)?;
         let (loader, catalog) = self.plugins(&config, &ground, tools.clone()).await?;
         let journal: Option<Arc<dyn Journal>> = match (self.journal.take(), &config.journal) {
-            (Some(journal), _) => Some(journal),
-            (None, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores, &ground.places).await?),
-            (None, None) => None,
+            (Some(JournalChoice::Given(journal)), _) => Some(journal),
+            (_, Some(settings)) => Some(journals::open_with_stores(settings, &ground.stores, &ground.places).await?),
+            (_, None) => None,
         };
         let journal = match self.journal_sink.take() {
             Some(sink) => {
                 let journal = journal.unwrap_or_else(|| Arc::new(MemoryJournal::new()));
-                Some(Arc::new(Metered::new(journal, sink)) as Arc<dyn Journal>)
+                Some(Arc::new(Metered::new(journal, Arc::new(EmbeddedSink::new(sink)))) as Arc<dyn Journal>)
             }
             None => journal,
         };
-        Host::of(Parts { config, ground, loader, tools, journal, sibling: None }, catalog)
+        Host::of(Parts { config, ground, loader, tools, journal, sibling: None, tenants: Arc::default() }, catalog)
     }
 
     /// The first phase: what documents, plugins and models may call that is not in a cell.
@@ -301,7 +460,7 @@ impl HostBuilder {
     ) -> Result<(Ground, Tools), HostError> {
         let folders: Vec<SkillFolder> = config.skills.iter().map(SkillFolder::required).collect();
         let skills = Arc::new(SkillLibrary::discover(&folders));
-        let http = Arc::new(HttpClient::new(self.fetch));
+        let http = Arc::new(HttpClient::new(self.fetch.take().unwrap_or_default()));
         let written = FileQuotaStore::of_user(places.state.as_deref());
         let own = sessions::own_tools(&config.sessions, &skills, &http, &control, &*written)?;
         let pins = config.lock.clone().map(|lock| LockedTools::new(lock, places.clone(), config.locked));
@@ -313,7 +472,16 @@ impl HostBuilder {
         let mut tools =
             Tools::new(config.tools.clone(), config.servers.clone(), &http, &own, pins, checks).map_err(unusable)?;
         for tool in std::mem::take(&mut self.document_tools) {
-            tools.add(tool).map_err(unusable)?;
+            let tool = EmbeddedTool::new(tool)?;
+            let name = tool.description().name.clone();
+            let other = match own.iter().any(|own| own.name() == name) || name == DELEGATE_TOOL {
+                true => Some("one of the host's own".to_owned()),
+                false => tools.origin_of(&name),
+            };
+            if let Some(other) = other {
+                return Err(Duplicate::DocumentTool { name, other }.into());
+            }
+            tools.add(Arc::new(tool)).map_err(unusable)?;
         }
         let stores = PluginStores::beside(config.journal.as_ref().map(|journal| &journal.place), &config.root);
         Ok((Ground { skills, http, own, places, stores, control, written }, tools))
@@ -325,11 +493,9 @@ impl HostBuilder {
         config: &Config,
         ground: &Ground,
         tools: Tools,
-    ) -> Result<(Option<Loader>, Catalog), HostError> {
+    ) -> Result<(Loader, Catalog), HostError> {
         let mut catalog = Catalog::with_tools(tools);
-        if config.plugins.is_empty() {
-            return Ok((None, catalog));
-        }
+        let offered = offered(std::mem::take(&mut self.tools))?;
         let under_work: Vec<&str> =
             config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
         if !under_work.is_empty() && config.lock.is_some() {
@@ -339,23 +505,57 @@ impl HostBuilder {
             );
         }
         let loader = Loader {
-            sandbox: Arc::new(std::mem::take(&mut self.sandbox).open(config, ground)?),
-            offered: std::mem::take(&mut self.tools).into_iter().map(checked).collect::<Result<_, _>>()?,
-            sink: self.sink.clone(),
-            new_permissions: self.new_permissions,
+            sandbox: Arc::new(LazySandbox::new(std::mem::take(&mut self.sandbox))),
+            offered,
+            sink: self.sink.take().map(|sink| Arc::new(EmbeddedSink::new(sink)) as Arc<dyn LogSink>),
+            new_permissions: self.new_permissions.unwrap_or_default(),
         };
+        // Compiling is most of it, and each compilation has a thread or a process of its own. The order of the catalogue
+        // is the project's.
+        let mut loads = Vec::new();
         for plugin in config.plugins.values() {
-            let loaded = loader.load(plugin, config, ground).await?;
-            loading::add(&mut catalog, loaded, config)?;
+            loads.push(loader.load(plugin, config, ground).boxed());
         }
-        remember(config, &catalog, &ground.places);
-        Ok((Some(loader), catalog))
+        let mut loading = stream::iter(loads).buffered(loads_at_a_time());
+        while let Some(loaded) = loading.next().await {
+            loading::add(&mut catalog, loaded?, config)?;
+        }
+        drop(loading);
+        if !config.plugins.is_empty() {
+            remember(config, &catalog, &ground.places);
+        }
+        Ok((loader, catalog))
     }
 }
 
-/// A tool of the embedder, for plugins; the sandbox bounds what a cell takes of its result.
-fn checked(tool: Arc<dyn Tool>) -> Result<Arc<dyn Tool>, Rejected> {
-    Ok(Arc::new(CheckedTool::new(tool, usize::MAX).map_err(unusable)?))
+/// Tools of the embedder, for plugins; the sandbox bounds what a cell takes of their results.
+fn offered(tools: Vec<Arc<dyn Tool>>) -> Result<Vec<Arc<dyn Tool>>, HostError> {
+    let mut offered: Vec<Arc<dyn Tool>> = Vec::new();
+    for tool in tools {
+        let tool = EmbeddedTool::new(tool)?;
+        let name = tool.description().name.clone();
+        let other = match offered.iter().any(|other| other.description().name == name) {
+            true => Some("another one of the program"),
+            false => (name == HTTP_FETCH).then_some("one of the host's own"),
+        };
+        if let Some(other) = other {
+            return Err(Duplicate::Tool { name, other }.into());
+        }
+        offered.push(Arc::new(CheckedTool::new(Arc::new(tool), usize::MAX).map_err(unusable)?));
+    }
+    Ok(offered)
+}
+
+/// Plugins that are loaded at a time.
+fn loads_at_a_time() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Returns `true` if the calling thread is in a runtime that has timers.
+fn has_timers() -> bool {
+    let is_inside = tokio::runtime::Handle::try_current().is_ok();
+    // A runtime without timers panics where one is made, and says it in no other way.
+    is_inside && std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok()
 }
 
 fn unusable(error: ToolError) -> Rejected {
@@ -365,11 +565,10 @@ fn unusable(error: ToolError) -> Rejected {
 impl Host {
     /// The last two phases: sessions, engine.
     pub(super) fn of(parts: Parts, catalog: Catalog) -> Result<Self, HostError> {
+        catalog.check_document_tools()?;
         let (config, catalog) = (parts.config.clone(), Arc::new(catalog));
-        if let Some(loader) = &parts.loader {
-            let (loader, config, ground) = (loader.clone(), parts.config.clone(), parts.ground.clone());
-            catalog.widen_with(Widening { loader, config, ground });
-        }
+        let (loader, config_of, ground) = (parts.loader.clone(), parts.config.clone(), parts.ground.clone());
+        catalog.widen_with(Widening { loader, config: config_of, ground, tenants: parts.tenants.clone() });
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
@@ -389,7 +588,7 @@ impl Host {
             .workflows(library.clone());
         let engine = Arc::new(engine.build());
         child_runs.connect(&engine, &library, &catalog);
-        Ok(Self { catalog, library, sessions, engine, parts: Arc::new(parts) })
+        Ok(Self { catalog, library, sessions, engine, open_calls: Arc::default(), parts: Arc::new(parts) })
     }
 
     /// The third phase: model conversations.
@@ -422,19 +621,19 @@ impl Host {
 }
 
 impl SandboxSettings {
-    fn open(self, config: &Config, ground: &Ground) -> Result<Sandbox, HostError> {
-        let compile = self.compile.map_or_else(CompileMode::find, Ok)?;
+    pub(super) fn open(&self, config: &Config, ground: &Ground) -> Result<Sandbox, HostError> {
+        let compile = self.compile.clone().map_or_else(CompileMode::find, Ok)?;
         let defaults = SandboxConfig::new(compile);
         let sandbox = Sandbox::new(SandboxConfig {
-            compile_limits: self.compile_limits,
+            compile_limits: self.compile_limits.clone().unwrap_or_default(),
             cache: ground.places.compiled(),
             control: ground.control.clone(),
             written: ground.written.clone(),
             limits: config.limits.clone(),
             cells: self.cells.unwrap_or(defaults.cells),
             keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
-            allocation: self.allocation,
-            metering: self.metering,
+            allocation: self.allocation.unwrap_or_default(),
+            metering: self.metering.unwrap_or_default(),
             ..defaults
         })?;
         if let Some(warning) = sandbox.warning() {
@@ -447,6 +646,7 @@ impl SandboxSettings {
 pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
     LoadRequest {
         name: plugin.name.clone(),
+        // Of a plugin that is in no file, whoever loads it asks for the bytes.
         source: PluginSource::File(plugin.path.clone()),
         grants: plugin.grants.capabilities.clone(),
         limits: plugin.limits_within(&config.limits),
@@ -472,7 +672,8 @@ pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
     let loaded = catalog.plugins().map(|plugin| {
         let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
         let digest = of.map(|_| plugin.digest().clone());
-        let bytes = of.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
+        let file = of.filter(|of| of.component.is_none());
+        let bytes = file.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
         (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
     });
     if let Err(error) = lock.remember(loaded.collect(), places) {

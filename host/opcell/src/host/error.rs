@@ -31,6 +31,45 @@ pub enum HostError {
     /// The journal cannot be opened.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Two parts of the host have one name, or a setting is there twice. Which one counts must not depend on an order.
+    #[error(transparent)]
+    Duplicate(#[from] Duplicate),
+    /// The calling thread is in no Tokio runtime with time and I/O enabled.
+    #[error("a host needs a multi-threaded Tokio runtime with time and I/O enabled, such as `opcell::runtime()` makes")]
+    NoRuntime,
+}
+
+/// Parts of a host that are there twice.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Duplicate {
+    /// Two plugins of one name, of the project or of the program.
+    #[error("there are two plugins named `{0}`; give one of them another name")]
+    Plugin(String),
+    /// Two tools of one name for plugins, the host's own among them.
+    #[error("there are two tools named `{name}` for plugins: the program's own, and {other}; rename the program's")]
+    Tool {
+        /// The name.
+        name: String,
+        /// The other one.
+        other: &'static str,
+    },
+    /// Two tools, or a tool and an operation, that documents and models would call by one name.
+    #[error("there are two tools named `{name}` for documents: the program's own, and {other}; rename the program's")]
+    DocumentTool {
+        /// The name.
+        name: String,
+        /// The other one.
+        other: String,
+    },
+    /// A setting that the program makes twice, or that the project makes as well.
+    #[error("`{setting}` is set twice: {places}; set it once")]
+    Setting {
+        /// The method of [`HostBuilder`](super::HostBuilder) that sets it.
+        setting: &'static str,
+        /// The places.
+        places: &'static str,
+    },
 }
 
 /// Why a run did not start.

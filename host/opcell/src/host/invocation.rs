@@ -1,33 +1,142 @@
 //! One call of an operation outside of any run.
 
-use super::Host;
-use crate::catalog::Offer;
+use super::{Host, close::OpenCalls};
+use crate::{
+    catalog::{Catalog, Offer},
+    run::{TypedReceipt, typed},
+};
 use opcell_engine::{
     call,
     ports::{Call, Judges, Operations, Reply, Success},
+    receipt::Receipt,
     tool::Tool,
 };
 use opcell_ir::ir::CapabilityNarrowing;
-use opcell_types::{CallContext, Outcome, Value, Verdict};
-use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
+use opcell_types::{CallContext, Failure, FailureKind, Outcome, Value, Verdict};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fmt, future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// A call that is made when it is awaited: [`Host::invoke`].
+/// A call that is made when it is awaited: [`Host::invoke`]. It owns what it needs, so that it can be spawned.
 ///
 /// A call that runs out of time or is cancelled ends with its receipt, which says what the cell had used and touched by
 /// then. Dropping the future stops the cell as well, and its receipt is lost: prefer [`Invocation::timeout`] and
 /// [`Invocation::cancel`] to `tokio::time::timeout` and `select!`.
+///
+/// ```
+/// use opcell::prelude::*;
+///
+/// # async fn call(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+/// let call = host.invoke("greet/hello", opcell::json!({"name": "Ada"}));
+/// let greeted = tokio::spawn(call.into_future()).await??;
+/// println!("{}", greeted.data);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is called until this is awaited"]
-pub struct Invocation<'a> {
-    host: &'a Host,
+pub struct Invocation {
+    catalog: Arc<Catalog>,
+    open: Arc<OpenCalls>,
     call: call::Call,
     cancel: CancellationToken,
     /// Instead of an operation.
     tool: Option<Arc<dyn Tool>>,
 }
 
-impl<'a> Invocation<'a> {
-    pub(super) fn new(host: &'a Host, operation: &str, arguments: Value) -> Self {
+/// The result of a call, with its receipt.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct CallOutput {
+    /// The result, for programs.
+    pub data: Value,
+    /// The result in a sentence, for people.
+    pub summary: Option<String>,
+    /// More about the result, for debugging.
+    pub details: Option<Value>,
+    receipt: Option<Receipt>,
+}
+
+/// Why a call has no result, with its receipt.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct CallError {
+    /// Why; [`Failure::kind`] is for programs.
+    pub failure: Failure,
+    receipt: Option<Box<Receipt>>,
+}
+
+impl CallOutput {
+    /// The receipt: what the call used and touched; none where nothing ran.
+    #[must_use]
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_ref()
+    }
+
+    /// The receipt with its fields as types.
+    #[must_use]
+    pub fn typed_receipt(&self) -> Option<TypedReceipt> {
+        self.receipt.as_ref().and_then(|receipt| typed(receipt).ok())
+    }
+
+    /// Reads the data as a type.
+    ///
+    /// # Errors
+    /// When the data is something else, with the reason `unexpected-data`; the receipt stays with the error.
+    pub fn read<R: DeserializeOwned>(&self) -> Result<R, CallError> {
+        serde_json::from_value(serde_json::Value::from(&self.data)).map_err(|error| CallError {
+            failure: Failure::host("unexpected-data", format!("the data is not what the caller expects: {error}")),
+            receipt: self.receipt.clone().map(Box::new),
+        })
+    }
+}
+
+impl CallError {
+    /// The kind of the failure, from its source and its reason.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind<'_> {
+        self.failure.kind()
+    }
+
+    /// The receipt: what the call used and touched until then; none where nothing ran.
+    #[must_use]
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_deref()
+    }
+
+    /// The receipt with its fields as types.
+    #[must_use]
+    pub fn typed_receipt(&self) -> Option<TypedReceipt> {
+        self.receipt().and_then(|receipt| typed(receipt).ok())
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.failure.fmt(f)
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.failure)
+    }
+}
+
+/// For tools that call operations: `host.invoke(…).await?`.
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        error.failure
+    }
+}
+
+impl fmt::Debug for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Invocation").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+impl Invocation {
+    pub(super) fn new(host: &Host, operation: &str, arguments: Value) -> Self {
         let run: Arc<str> = uuid::Uuid::now_v7().to_string().into();
         let context = CallContext { idempotency_key: run.clone(), run, ..CallContext::default() };
         let call = call::Call {
@@ -38,10 +147,11 @@ impl<'a> Invocation<'a> {
             granted: Vec::new(),
             timeout_ms: None,
         };
-        Self { host, call, cancel: CancellationToken::new(), tool: None }
+        let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
+        Self { catalog, open, call, cancel: CancellationToken::new(), tool: None }
     }
 
-    pub(super) fn of_tool(host: &'a Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
+    pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
         Self { tool, ..Self::new(host, name, arguments) }
     }
 
@@ -64,7 +174,20 @@ impl<'a> Invocation<'a> {
         self
     }
 
-    /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it.
+    /// The user on whose behalf the call is made, for tools and sinks of the program; plugins do not learn it.
+    pub fn user(mut self, user: impl Into<Arc<str>>) -> Self {
+        self.call.context.user = Some(user.into());
+        self
+    }
+
+    /// The tenant on whose behalf the call is made, for tools and sinks of the program; plugins do not learn it.
+    pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
+        self.call.context.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it. Takes the place of what was said of
+    /// user, tenant and idempotency key before.
     pub fn context(mut self, context: CallContext) -> Self {
         self.call.context = context;
         self
@@ -97,22 +220,72 @@ fn verdict_as_data(reply: Reply<Verdict>) -> Reply<Success> {
     Reply { result, receipt: reply.receipt }
 }
 
-impl<'a> IntoFuture for Invocation<'a> {
-    type Output = Reply<Success>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Reply<Success>> + Send + 'a>>;
+impl IntoFuture for Invocation {
+    type Output = Result<CallOutput, CallError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { host, call, cancel, tool } = self;
+        let Self { catalog, open, call, cancel, tool } = self;
         Box::pin(async move {
-            let judges = host.catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
-            let call = Call::new(call, cancel);
-            let reply = match tool {
-                Some(tool) => host.catalog.call_tool(tool.as_ref(), call).await,
-                None if judges => verdict_as_data(host.catalog.judge(call).await),
-                None => host.catalog.invoke(call).await,
+            let Some(open) = open.begin() else {
+                let message = "this host is closing and accepts no more calls";
+                return output(Err(Failure::host(Failure::CLOSING, message)).into());
             };
-            // There is no journal to keep it in.
-            Reply { receipt: reply.receipt.map(|receipt| receipt.without_record()), ..reply }
+            // The caller's token and the end of the host stop the call, and the call stops neither.
+            let token = cancel.child_token();
+            let judges = catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
+            let call = Call::new(call, token.clone());
+            let reply = open.until_ended(token, async {
+                match tool {
+                    Some(tool) => catalog.call_tool(tool.as_ref(), call).await,
+                    None if judges => verdict_as_data(catalog.judge(call).await),
+                    None => catalog.invoke(call).await,
+                }
+            });
+            output(reply.await)
         })
+    }
+}
+
+fn output(reply: Reply<Success>) -> Result<CallOutput, CallError> {
+    // There is no journal to keep the record in.
+    let receipt = reply.receipt.map(|receipt| receipt.without_record());
+    match reply.result {
+        Ok(Success { data, summary, details }) => Ok(CallOutput { data, summary, details, receipt }),
+        Err(failure) => Err(CallError { failure, receipt: receipt.map(Box::new) }),
+    }
+}
+
+impl Host {
+    /// Calls one operation outside of any run with arguments and a result of the program's own types.
+    ///
+    /// ```
+    /// use opcell::prelude::*;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Hello { name: String }
+    ///
+    /// # async fn call(host: &Host) -> Result<(), CallError> {
+    /// let greeting: String = host.call("greet/hello", &Hello { name: "Ada".to_owned() }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As a call by [`Host::invoke`]; with the kind [`FailureKind::InvalidArguments`] when the arguments cannot be
+    /// written as JSON, and with the reason `unexpected-data` when the result is not an `R`.
+    pub async fn call<A: Serialize + ?Sized, R: DeserializeOwned>(
+        &self,
+        operation: &str,
+        arguments: &A,
+    ) -> Result<R, CallError> {
+        let arguments = Value::of(arguments).map_err(|error| CallError {
+            failure: Failure::host(
+                "invalid-arguments",
+                format!("the arguments of `{operation}` cannot be written as JSON: {error}"),
+            ),
+            receipt: None,
+        })?;
+        self.invoke(operation, arguments).await?.read()
     }
 }

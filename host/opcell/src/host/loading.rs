@@ -1,28 +1,37 @@
 //! Loading plugins into a host, and one of them again later.
 
-use super::{Host, HostError, NewPermissions, PluginError, builder::load_request};
+use super::{
+    Duplicate, Host, HostError, NewPermissions, PluginError,
+    builder::{SandboxSettings, load_request},
+};
 use crate::{
     catalog::{Catalog, Loaded, Widen, granting},
-    config::{Config, OnDenied, PluginConfig, origin},
+    config::{Config, OnDenied, PluginConfig, PluginGrants, check::is_plugin_name, control::key_files_of, origin},
     http::HttpClient,
-    places::Places,
+    places::{Places, real},
     report::Rejected,
-    services::{LogSink, PluginServices},
+    services::{HTTP_FETCH, LogSink, PluginServices},
     stores::PluginStores,
+    tenants::{InTenant, KnownTenant, PluginOfTenant, Tenant, Tenants},
     tools::{Fetch, Tools},
 };
 use async_trait::async_trait;
 use opcell_engine::{Engine, tool::Tool};
-use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_journal::Journal;
-use opcell_sandbox::{LoadError, PluginSource, Sandbox};
+use opcell_sandbox::{Access, ContextRequest, HostServices, LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
 use opcell_types::{
+    Failure,
     control::ControlFiles,
     denial::{HttpScope, Remedy},
     quota::QuotaStore,
+    text::one_line,
 };
-use std::sync::Arc;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 /// The state that every phase of a host builds on.
 #[derive(Clone)]
@@ -45,17 +54,46 @@ pub(crate) struct Ground {
 pub(crate) struct Parts {
     pub config: Config,
     pub ground: Ground,
-    pub loader: Option<Loader>,
+    pub loader: Loader,
     pub tools: Tools,
     pub journal: Option<Arc<dyn Journal>>,
     /// The engine whose journal and end it shares.
     pub sibling: Option<Engine>,
+    pub tenants: Arc<Tenants>,
+}
+
+/// The sandbox of a host, made when its first plugin is loaded: a host without plugins reserves nothing, needs no
+/// compiler, and may get a plugin later.
+pub(crate) struct LazySandbox {
+    settings: SandboxSettings,
+    opened: OnceLock<Arc<Sandbox>>,
+    opening: Mutex<()>,
+}
+
+impl LazySandbox {
+    pub(super) fn new(settings: SandboxSettings) -> Self {
+        Self { settings, opened: OnceLock::new(), opening: Mutex::default() }
+    }
+
+    /// The sandbox, if a plugin has been loaded.
+    pub(super) fn opened(&self) -> Option<&Arc<Sandbox>> {
+        self.opened.get()
+    }
+
+    fn get(&self, config: &Config, ground: &Ground) -> Result<&Arc<Sandbox>, HostError> {
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let sandbox = Arc::new(self.settings.open(config, ground)?);
+        Ok(self.opened.get_or_init(|| sandbox))
+    }
 }
 
 /// Loads plugins, each with the services that its cells get.
 #[derive(Clone)]
 pub(crate) struct Loader {
-    pub sandbox: Arc<Sandbox>,
+    pub sandbox: Arc<LazySandbox>,
     /// Tools of the embedder for plugins.
     pub offered: Vec<Arc<dyn Tool>>,
     pub sink: Option<Arc<dyn LogSink>>,
@@ -85,12 +123,17 @@ impl Loader {
             }));
         }
         let mut request = load_request(plugin, config);
-        if plugin.origin.is_some() {
+        if let Some(component) = &plugin.component {
+            request.source = component.source(&plugin.name).await.map_err(|error| {
+                let message = format!("the component of plugin `{}` cannot be had: {error}", plugin.name);
+                Rejected::plain(Diagnostic::error("plugin-unreadable", message))
+            })?;
+        } else if plugin.origin.is_some() {
             let stored = origin::verified(plugin, locked, &config.store)
                 .map_err(|finding| origin::rejected(config, plugin, *finding))?;
             request.source = PluginSource::Bytes(stored.component.into());
         }
-        let loaded = match self.sandbox.load(request).await {
+        let loaded = match self.sandbox.get(config, ground)?.load(request).await {
             Ok(loaded) => loaded,
             Err(error) => {
                 let (name, path) = (plugin.name.clone(), plugin.path.clone());
@@ -105,18 +148,15 @@ impl Loader {
                 };
             }
         };
+        for tool in &plugin.grants.capabilities.tools {
+            let is_offered = self.offered.iter().any(|offered| offered.description().name == *tool);
+            if tool != HTTP_FETCH && !is_offered {
+                tracing::warn!(plugin = plugin.name, "the tool `{tool}` is granted, and this host does not offer it");
+            }
+        }
         let name: Arc<str> = plugin.name.as_str().into();
-        let scope = HttpScope::Plugin(name.clone());
-        let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), plugin.grants.http.clone(), scope));
-        let services = Arc::new(PluginServices {
-            plugin: name,
-            tools: std::iter::once(fetch).chain(self.offered.iter().cloned()).collect(),
-            skills: ground.skills.clone(),
-            stores: ground.stores.clone(),
-            sink: self.sink.clone(),
-            approve: config.sessions.plugin_approvals.get(&plugin.name).cloned().unwrap_or_default(),
-            approved: plugin.grants.approved.clone(),
-        });
+        let rules = config.approval_rules(&plugin.name);
+        let services = self.services(name.clone(), name, &plugin.grants, rules, ground);
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
         Ok(Ok(Loaded {
             plugin: loaded,
@@ -128,15 +168,251 @@ impl Loader {
     }
 }
 
+impl Loader {
+    /// The services of the host for the cells of a plugin, under these rules for requests.
+    fn services(
+        &self,
+        plugin: Arc<str>,
+        store_owner: Arc<str>,
+        grants: &PluginGrants,
+        approve: ApprovalRules,
+        ground: &Ground,
+    ) -> Arc<dyn HostServices> {
+        let scope = HttpScope::Plugin(plugin.clone());
+        let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), grants.http.clone(), scope));
+        Arc::new(PluginServices {
+            plugin,
+            store_owner,
+            tools: std::iter::once(fetch).chain(self.offered.iter().cloned()).collect(),
+            skills: ground.skills.clone(),
+            stores: ground.stores.clone(),
+            sink: self.sink.clone(),
+            approve,
+            approved: grants.approved.clone(),
+        })
+    }
+
+    /// A plugin as it serves a tenant. Opens the directories that the tenant grants.
+    fn in_tenant(
+        &self,
+        loaded: &Loaded,
+        tenant: &Tenant,
+        approve: ApprovalRules,
+        ground: &Ground,
+    ) -> Result<InTenant, HostError> {
+        let unloaded = || Rejected::plain(Diagnostic::error("unknown-plugin", "the host has loaded no plugin"));
+        let sandbox = self.sandbox.opened().ok_or_else(unloaded)?;
+        let (plugin, name) = (&loaded.plugin, loaded.plugin.name());
+        let PluginOfTenant { grants, settings } = tenant.plugin(name);
+        let request =
+            ContextRequest { grants: grants.capabilities.clone(), limits: tenant.limit_request().clone(), settings };
+        let context = sandbox.context(plugin, request).map_err(|error| {
+            let path = format!("for tenant {}", tenant.name()).into();
+            Box::new(PluginError { plugin: name.to_owned(), path, error, place: None })
+        })?;
+        // No plugin has a `/` in its name, and so none is another's store.
+        let owner = format!("{}/{name}", tenant.name()).into();
+        let services = self.services(name.into(), owner, &grants, approve, ground);
+        Ok(InTenant { context: Arc::new(context), services })
+    }
+}
+
+impl Host {
+    /// Makes a tenant known, or puts new grants, limits and settings in the place of those that it has. Calls that name
+    /// it ([`Invocation::tenant`](super::Invocation::tenant)) and runs that are started or resumed on its behalf
+    /// ([`RunOptions::tenant`](crate::RunOptions::tenant)) have what it grants, and nothing else. Calls that are in flight
+    /// end with what they began with. Hosts that this one is reloaded as know it as well.
+    ///
+    /// Models, the tools of models, and tools that documents name are the host's: tools of the program read
+    /// [`CallContext::tenant`](crate::CallContext).
+    ///
+    /// ```
+    /// use opcell::{Tenant, prelude::*};
+    ///
+    /// # async fn serve(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let acme = Tenant::new("acme")
+    ///     .grant("repo", Grant::read("workspace", "/srv/acme"))
+    ///     .limits(LimitRequest { concurrent_cells: Some(4), ..LimitRequest::default() });
+    /// host.set_tenant(acme).await?;
+    /// let found = host.invoke("repo/find-markers", opcell::json!({})).tenant("acme").user("ann").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When its name is not one (a letter or digit, then up to 63 letters, digits, `.`, `_` and `-`), it names a plugin
+    /// that the host does not have, or a directory that it grants cannot be opened. It then stays as it was.
+    pub async fn set_tenant(&self, tenant: Tenant) -> Result<(), HostError> {
+        if !is_plugin_name(tenant.name()) {
+            let message = format!("`{}` is not a name of a tenant", one_line(tenant.name(), 100));
+            let help = "a name begins with a letter or digit, and has up to 64 letters, digits, `.`, `_` and `-`";
+            return Err(Rejected::plain(Diagnostic::error("invalid-tenant-name", message).help(help)).into());
+        }
+        for name in tenant.plugins() {
+            if self.catalog.loaded(name).is_none() {
+                return Err(self.unknown_plugin(name));
+            }
+        }
+        for grants in tenant.all_grants() {
+            self.seals(grants)?;
+        }
+        let (host, known) = (self.clone(), KnownTenant::new(tenant));
+        let made = known.clone();
+        let opening = tokio::task::spawn_blocking(move || {
+            for name in made.tenant.plugins() {
+                let Some(loaded) = host.catalog.loaded(name) else { continue };
+                let parts = &host.parts;
+                let rules = parts.config.approval_rules(name);
+                made.with(&loaded, |tenant| parts.loader.in_tenant(&loaded, tenant, rules, &parts.ground))?;
+            }
+            Ok::<(), HostError>(())
+        });
+        let abandoned = |error: tokio::task::JoinError| {
+            Rejected::plain(Diagnostic::error(
+                "tenant-unusable",
+                format!("opening its directories was abandoned: {error}"),
+            ))
+        };
+        opening.await.map_err(abandoned)??;
+        self.parts.tenants.set(known);
+        Ok(())
+    }
+
+    /// Forgets a tenant; calls and runs that name it are refused from now on. Returns `false` if there was none.
+    pub fn remove_tenant(&self, name: &str) -> bool {
+        self.parts.tenants.remove(name)
+    }
+
+    fn unknown_plugin(&self, name: &str) -> HostError {
+        let mut finding = Diagnostic::error("unknown-plugin", format!("the host has no plugin `{name}`"));
+        let known = self.parts.config.plugins.keys().map(String::as_str);
+        finding.help = did_you_mean(name, known).map(|meant| format!("did you mean `{meant}`?"));
+        HostError::Rejected(Rejected::plain(finding))
+    }
+
+    /// Checks that no grant extends to the files that credentials of these grants are read from: that was found out when
+    /// the host was built.
+    fn seals(&self, grants: &PluginGrants) -> Result<(), HostError> {
+        let sealed = &self.parts.ground.control.secrets;
+        match key_files_of(grants).find(|file| !sealed.contains(file)) {
+            None => Ok(()),
+            Some(file) => {
+                let message = format!(
+                    "the credential `{}` is read from a file that the host did not have when it was built",
+                    file.display()
+                );
+                let finding = Diagnostic::error("restart-needed", message);
+                let help = "name it in a grant when the host is built, or take the credential from the environment";
+                Err(Rejected::plain(finding.help(help)).into())
+            }
+        }
+    }
+
+    /// This host with one plugin more: another host, as with [`Host::reload`]. [`LiveHost::add`](crate::LiveHost::add)
+    /// does it in place.
+    ///
+    /// # Errors
+    /// When there is a plugin of this name, its name is not one, a plugin of the host may write the component's file or
+    /// read a credential's; as [`HostBuilder::build`](super::HostBuilder::build) otherwise. This host stays as it is.
+    pub async fn with_plugin(&self, plugin: PluginConfig) -> Result<Self, HostError> {
+        self.with_plugin_as(plugin, Parts::clone(&self.parts)).await
+    }
+
+    /// A plugin that is not loaded because it asks for more than was agreed to is an error here, whatever the host does
+    /// with others.
+    pub(crate) async fn with_plugin_as(&self, plugin: PluginConfig, mut parts: Parts) -> Result<Self, HostError> {
+        if self.parts.config.plugins.contains_key(&plugin.name) {
+            return Err(Duplicate::Plugin(plugin.name).into());
+        }
+        named_well(&plugin)?;
+        self.seals(&plugin.grants)?;
+        let name = plugin.name.clone();
+        let file = plugin.is_file().then(|| plugin.path.clone());
+        parts.config.plugins.insert(name.clone(), plugin);
+        // What was in force when the host was built is kept from every grant; this file was not.
+        if let Some(file) = file
+            && let Some(by) = writer_of(&file, &parts.config)
+        {
+            let message = format!("{by} may write `{}`, the component of plugin `{name}`", file.display());
+            let help = "put the component where no grant reads and writes, or give it as bytes";
+            return Err(Rejected::plain(Diagnostic::error("control-files", message).help(help)).into());
+        }
+        self.remade_with(parts, Some(&name), NewPermissions::Refuse).await
+    }
+
+    /// This host without one of its plugins: another host, as with [`Host::reload`]. Calls and runs of this host end with
+    /// the plugin. [`LiveHost::remove`](crate::LiveHost::remove) does it in place.
+    ///
+    /// # Errors
+    /// When the host has no such plugin.
+    pub async fn without_plugin(&self, name: &str) -> Result<Self, HostError> {
+        self.without_plugin_as(name, Parts::clone(&self.parts)).await
+    }
+
+    pub(crate) async fn without_plugin_as(&self, name: &str, mut parts: Parts) -> Result<Self, HostError> {
+        if parts.config.plugins.shift_remove(name).is_none() {
+            return Err(self.unknown_plugin(name));
+        }
+        let refused = parts.loader.new_permissions;
+        self.remade_with(parts, None, refused).await
+    }
+}
+
+/// Refuses a name that no plugin may have.
+pub(super) fn named_well(plugin: &PluginConfig) -> Result<(), HostError> {
+    if is_plugin_name(&plugin.name) {
+        return Ok(());
+    }
+    let message = format!("`{}` is not a name of a plugin", one_line(&plugin.name, SHOWN_NAME_BYTES));
+    let help = "a name begins with a letter or digit, and has up to 64 letters, digits, `.`, `_` and `-`";
+    Err(Rejected::plain(Diagnostic::error("invalid-plugin-name", message).help(help)).into())
+}
+
+/// The most of a name that an error shows, in bytes.
+const SHOWN_NAME_BYTES: usize = 100;
+
+/// The holder of a grant to write below a folder of the file, for people.
+fn writer_of(file: &Path, config: &Config) -> Option<String> {
+    let file = real(file);
+    let is_below = |access, folder: &Path| access == Access::ReadWrite && file.starts_with(real(folder));
+    let writes = |plugin: &&PluginConfig| {
+        let granted = &plugin.grants.capabilities;
+        granted.files.values().any(|grant| is_below(grant.access, &grant.path))
+            || granted.dangerous_preopens.iter().any(|preopen| is_below(preopen.access, &preopen.host))
+    };
+    let plugin = config.plugins.values().find(writes).map(|plugin| format!("the plugin `{}`", plugin.name));
+    plugin.or_else(|| {
+        let mut roots = config.sessions.files.iter();
+        roots
+            .any(|root| root.writable && file.starts_with(real(&root.path)))
+            .then(|| "the model of a session".to_owned())
+    })
+}
+
 /// Loads plugins once more with what they were granted at a person's word, while runs that have it last.
 pub(super) struct Widening {
     pub loader: Loader,
     pub config: Config,
     pub ground: Ground,
+    pub tenants: Arc<Tenants>,
 }
 
 #[async_trait]
 impl Widen for Widening {
+    async fn in_tenant(&self, loaded: &Loaded, tenant: &str) -> Result<Arc<InTenant>, Failure> {
+        let known = self.tenants.find(tenant)?;
+        if let Some(found) = known.found(loaded) {
+            return Ok(found);
+        }
+        let (loader, ground, loaded) = (self.loader.clone(), self.ground.clone(), loaded.clone());
+        let rules = self.config.approval_rules(loaded.plugin.name());
+        let opening = tokio::task::spawn_blocking(move || {
+            known.with(&loaded, |tenant| loader.in_tenant(&loaded, tenant, rules, &ground))
+        });
+        let opened = opening.await.map_err(|error| Failure::host("tenant-unusable", error.to_string()))?;
+        opened.map_err(|error| Failure::host("tenant-unusable", error.to_string()))
+    }
+
     async fn widened(&self, plugin: &str, granted: &[Remedy]) -> Result<Loaded, String> {
         let plugin = self.config.plugins.get(plugin).ok_or("the host no longer has the plugin")?;
         let plugin = granted.iter().try_fold(plugin.clone(), |plugin, remedy| {
@@ -181,12 +457,12 @@ impl Host {
     /// all cells; it is in the log as well.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
-        self.parts.loader.as_ref()?.sandbox.warning()
+        self.parts.loader.sandbox.opened()?.warning()
     }
 
     /// Loads one plugin again: another host, with everything else of this one. Nothing changes for this host: its runs
     /// and calls end with the plugin that they began with, and what begins on the new host has the new one. Put the new
-    /// host where this one is, then [`shut this one down`](Host::shutdown); runs that this gives back to a journal that
+    /// host where this one is, then [`close this one`](Host::close); runs that this gives back to a journal that
     /// both have can be resumed on the new host only if they were started with the plugins that it has.
     ///
     /// Both hosts share pools and limits of cells. The plugin's directories are opened again; what it has written below
@@ -197,7 +473,7 @@ impl Host {
     /// it is.
     pub async fn reload(&self, plugin: PluginConfig) -> Result<Self, HostError> {
         let parts = Parts::clone(&self.parts);
-        let refused = parts.loader.as_ref().map_or(NewPermissions::Refuse, |loader| loader.new_permissions);
+        let refused = parts.loader.new_permissions;
         self.remade(parts, plugin, refused).await
     }
 
@@ -209,6 +485,11 @@ impl Host {
         fresh: &Config,
         sibling: &Engine,
     ) -> Result<Self, HostError> {
+        self.remade(self.parts_as_in(fresh, sibling), plugin, NewPermissions::Refuse).await
+    }
+
+    /// The parts of a host that differs from this one by what `fresh` says.
+    pub(crate) fn parts_as_in(&self, fresh: &Config, sibling: &Engine) -> Parts {
         let mut parts = Parts::clone(&self.parts);
         parts.sibling = Some(sibling.clone());
         // Places in the file of what is not read again are those of before; they are only looked at in errors of
@@ -219,27 +500,30 @@ impl Host {
         for (name, plugin) in &mut parts.config.plugins {
             plugin.span = fresh.plugins.get(name).and_then(|fresh| fresh.span);
         }
-        self.remade(parts, plugin, NewPermissions::Refuse).await
+        parts
     }
 
     /// `refused` says what becomes of this plugin if it asks for more than was agreed to; of any other, the host's own
     /// settings do.
     async fn remade(&self, mut parts: Parts, plugin: PluginConfig, refused: NewPermissions) -> Result<Self, HostError> {
         let name = plugin.name.clone();
-        let known = || parts.config.plugins.keys().map(String::as_str);
-        let Some(loader) = parts.loader.clone().filter(|_| known().any(|known| known == name)) else {
-            let mut finding = Diagnostic::error("unknown-plugin", format!("the host has no plugin `{name}`"));
-            finding.help = did_you_mean(&name, known()).map(|meant| format!("did you mean `{meant}`?"));
-            return Err(HostError::Rejected(Rejected::plain(finding)));
-        };
+        if !parts.config.plugins.contains_key(&name) {
+            return Err(self.unknown_plugin(&name));
+        }
         parts.config.plugins.insert(name.clone(), plugin);
+        self.remade_with(parts, Some(&name), refused).await
+    }
+
+    /// Another host of these parts. Every plugin but `fresh` is the one that this host has.
+    async fn remade_with(&self, parts: Parts, fresh: Option<&str>, refused: NewPermissions) -> Result<Self, HostError> {
         let mut catalog = Catalog::with_tools(parts.tools.clone());
         for config in parts.config.plugins.values() {
-            let kept = (config.name != name).then(|| self.catalog.loaded(&config.name)).flatten();
+            let is_fresh = fresh == Some(config.name.as_str());
+            let kept = (!is_fresh).then(|| self.catalog.loaded(&config.name)).flatten();
             let loaded = match kept {
                 Some(kept) => Ok(kept),
-                None => match loader.load(config, &parts.config, &parts.ground).await? {
-                    Err(left_out) if config.name == name && refused == NewPermissions::Refuse => {
+                None => match parts.loader.load(config, &parts.config, &parts.ground).await? {
+                    Err(left_out) if is_fresh && refused == NewPermissions::Refuse => {
                         return Err(Box::new(left_out).into());
                     }
                     loaded => loaded,

@@ -17,6 +17,13 @@ pub trait JournalSink: Send + Sync {
     fn wrote(&self, took: Duration, is_durable: bool);
 }
 
+/// A sink that several owners share.
+impl<S: JournalSink + ?Sized> JournalSink for Arc<S> {
+    fn wrote(&self, took: Duration, is_durable: bool) {
+        (**self).wrote(took, is_durable);
+    }
+}
+
 /// The journal, and who measures.
 pub(super) struct Metered {
     journal: Arc<dyn Journal>,

@@ -13,7 +13,7 @@ fn says(folder: &Path, file: &str, what: &str) {
 }
 
 async fn result(host: &Host, workflow: &crate::Workflow) -> Value {
-    host.start(workflow, Value::Null).await.unwrap().outcome().await.unwrap().result
+    host.start(workflow, Value::Null).await.unwrap().finished().await.unwrap().result
 }
 
 #[tokio::test]
@@ -78,8 +78,8 @@ async fn a_changed_document_is_seen_by_the_next_run_and_not_by_one_under_way() {
 
     assert_eq!(result(&host, &host.open("callee").unwrap()).await, Value::from("after, and longer"));
     assert!(host.open("waits").is_err());
-    under_way.signal("go", Value::Null, None);
-    let outcome = under_way.outcome().await.unwrap();
+    under_way.signal("go", Value::Null, None).await.unwrap();
+    let outcome = under_way.finished().await.unwrap();
     assert_eq!(outcome.result, Value::from("before"), "{outcome:?}");
 }
 

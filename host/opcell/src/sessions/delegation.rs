@@ -138,14 +138,10 @@ impl ChildRuns {
                 let detach = wanted.is_agent() || !is_durable(&engine);
                 // What the caller has left is what it may use.
                 let limits = by.left;
-                let options = RunOptions {
-                    run: Some(NewRunId::derived(run.clone())),
-                    pins,
-                    detach,
-                    session,
-                    limits,
-                    ..RunOptions::default()
-                };
+                // It reaches no more than its caller: what a tenant is granted.
+                let (user, tenant) = (call.context.user.clone(), call.context.tenant.clone());
+                let run = Some(NewRunId::derived(run.clone()));
+                let options = RunOptions { run, pins, detach, session, limits, user, tenant, ..RunOptions::default() };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -351,7 +347,7 @@ mod tests {
     use crate::run::Workflow;
     use opcell_engine::{ports::OpenedSession, tool::Caller};
     use opcell_journal::SqliteJournal;
-    use opcell_types::{CallContext, TouchLog};
+    use opcell_types::CallContext;
     use std::path::Path;
 
     const ASK: &str = r#"{"version":"workflow-ir/v1","name":"ask","steps":[
@@ -380,7 +376,7 @@ mod tests {
             visit: 1,
             attempt: 1,
             idempotency_key: "parent/2/7".into(),
-            traceparent: None,
+            ..CallContext::default()
         };
         let session = OpenedSession {
             system: String::new(),
@@ -394,13 +390,7 @@ mod tests {
         };
         let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };
-        ToolInput {
-            arguments: Value::object::<&str>([]),
-            context,
-            caller: Caller::Model(by),
-            cancel: Arc::default(),
-            touched: TouchLog::default(),
-        }
+        ToolInput { context, ..ToolInput::new(Value::object::<&str>([]), Caller::Model(by)) }
     }
 
     async fn ask(children: &ChildRuns, prompt: &str, call: &ToolInput) -> Reply<Value> {

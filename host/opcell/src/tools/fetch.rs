@@ -7,7 +7,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_engine::{
-    ports::Reply,
+    ports::Failure,
     tool::{Tool, ToolInput},
 };
 use opcell_types::{ToolDescription, Value, denial::HttpScope, value::Map};
@@ -41,11 +41,11 @@ impl Tool for Fetch {
         &self.description
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let traced = outgoing(&input.context).and_then(|trace| with_trace(&input.arguments, trace));
         let arguments = traced.as_ref().unwrap_or(&input.arguments);
         let fetched = self.http.fetch(&self.rules, arguments, &input.touched).await;
-        fetched.map_err(|error| error.into_failure(&self.scope)).into()
+        fetched.map_err(|error| error.into_failure(&self.scope))
     }
 }
 

@@ -4,7 +4,7 @@ use super::with_remedy;
 use crate::trace;
 use async_trait::async_trait;
 use opcell_engine::{
-    ports::{Failure, Reply},
+    ports::Failure,
     receipt::Provider,
     tool::{Tool, ToolInput},
 };
@@ -74,9 +74,9 @@ impl Tool for Remote {
         Ok(Some(ToolDescription::new(name, listed.description, listed.parameters)))
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let called = self.checked_call(input).await;
-        called.map_err(|failure| with_remedy(self.server.name(), failure)).into()
+        called.map_err(|failure| with_remedy(self.server.name(), failure))
     }
 }
 

@@ -13,6 +13,7 @@ use axum::{
     Json,
     http::{HeaderMap, StatusCode},
 };
+use opcell::{CallError, CallOutput, Success};
 use opcell_types::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json_, json};
@@ -114,17 +115,20 @@ pub(super) async fn invoke(
         call = call.idempotency_key(key);
     }
     let began = Instant::now();
-    let reply = call.await;
+    let called = call.await;
     let counters = &tenant.counters;
     counters.invocations.fetch_add(1, Ordering::Relaxed);
     let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     counters.invocation_us.fetch_add(took, Ordering::Relaxed);
-    let receipt = reply.receipt.as_ref().map(|receipt| json!(receipt));
-    match reply.result {
-        Ok(success) => Ok(Json(Invoked { success: json!(success), receipt })),
-        Err(failure) => {
+    let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt);
+    let receipt = receipt.map(|receipt| json!(receipt));
+    match called {
+        Ok(CallOutput { data, summary, details, .. }) => {
+            Ok(Json(Invoked { success: json!(Success { data, summary, details }), receipt }))
+        }
+        Err(error) => {
             counters.failed_invocations.fetch_add(1, Ordering::Relaxed);
-            Err(Problem::of_failure(&failure, receipt))
+            Err(Problem::of_failure(&error.failure, receipt))
         }
     }
 }

@@ -183,6 +183,10 @@ pub(super) async fn reload(Administering(admitted): Administering) -> Result<Jso
             Exchange::Loaded { plugin, digest, before } => {
                 reloaded.loaded.push(json!({"plugin": plugin, "digest": digest, "before": before}));
             }
+            // No version of it is loaded any more.
+            Exchange::Removed { plugin, before } => {
+                reloaded.loaded.push(json!({"plugin": plugin, "digest": null, "before": before}));
+            }
             Exchange::Refused { plugin, why } => {
                 reloaded.refused.push(json!({"plugin": plugin, "findings": why.to_json()}));
             }

@@ -220,7 +220,7 @@ pub(super) async fn start(
     let status = if created.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     // What is known of a run that was just started is not read back.
     let known = match &created {
-        Some(started) if body.wait => match tokio::time::timeout(WAIT, started.outcome()).await {
+        Some(started) if body.wait => match tokio::time::timeout(WAIT, started.finished()).await {
             Ok(Ok(outcome)) => Some(outcome),
             _ => None,
         },
@@ -273,7 +273,7 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
         starter.counters.started.fetch_add(1, Ordering::Relaxed);
         let driven = started.clone();
         tokio::spawn(async move {
-            match driven.outcome().await {
+            match driven.finished().await {
                 Ok(outcome) => starter.stopped(&outcome),
                 Err(error) => tracing::warn!(run = driven.id(), %error, "a run cannot go on here"),
             }

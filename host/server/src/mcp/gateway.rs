@@ -280,11 +280,11 @@ impl McpServer {
         if let Some(traceparent) = super::traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        let reply = call.await;
-        let ended = reply.result.as_ref().map_or_else(|failure| failure.reason.to_string(), |_| "ok".to_owned());
+        let called = call.await;
+        let ended = called.as_ref().map_or_else(|error| error.failure.reason.to_string(), |_| "ok".to_owned());
         tracing::info!(target: "opcell::audit", caller = %client.name, tenant = %self.tenant.name, server, tool, ended,
             "called a tool of an MCP server");
-        super::result_of(reply, &client, super::Parts::AreBlocks)
+        super::result_of(called, &client, super::Parts::AreBlocks)
     }
 }
 

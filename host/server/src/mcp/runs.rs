@@ -220,7 +220,7 @@ impl McpServer {
             let Ok(_permit) = tenant.started.clone().try_acquire_owned() else { return };
             let options = ResumeOptions { detach: true, park: Some(PARK), ..ResumeOptions::default() };
             match tenant.host.now().resume(&run, options).await {
-                Ok(driven) => drop(driven.outcome().await),
+                Ok(driven) => drop(driven.finished().await),
                 // Most often another one drives it.
                 Err(error) => tracing::debug!(%run, %error, "a run is not resumed here"),
             }

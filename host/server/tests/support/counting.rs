@@ -166,7 +166,7 @@ pub fn each(returned: &str) -> Workflow {
 pub async fn ended(host: &Host, run: &str, elements: usize) {
     let items = Value::from_json(&json!({"items": vec![json!({"ok": true}); elements]}).to_string()).unwrap();
     let options = RunOptions { run: Some(run.parse().unwrap()), ..RunOptions::default() };
-    host.start_with(&workflow(), items, options).await.unwrap().outcome().await.unwrap();
+    host.start_with(&workflow(), items, options).await.unwrap().finished().await.unwrap();
 }
 
 /// The answer to a request; headers may be followed by a body after an empty line of theirs.

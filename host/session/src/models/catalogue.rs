@@ -158,6 +158,25 @@ impl Models {
         Self { default: None, providers: IndexMap::new(), listed: Vec::new(), only: Some(model) }
     }
 
+    /// Adds a provider that the embedding program implements: it answers for every model that is named `name/…`.
+    ///
+    /// # Errors
+    /// When there is a provider of this name, or one model answers for all.
+    pub fn with_provider(mut self, name: &str, model: Arc<dyn Model>) -> Result<Self, ModelsError> {
+        let error = |message: &str| ModelsError::Provider { provider: name.to_owned(), message: message.to_owned() };
+        if name.is_empty() || name.contains('/') {
+            return Err(error("the name of a provider is not empty and has no `/`"));
+        }
+        if self.only.is_some() {
+            return Err(error("another model answers for every provider already"));
+        }
+        if self.providers.contains_key(name) {
+            return Err(error("there is a provider of this name already; choose another name"));
+        }
+        self.providers.insert(name.to_owned(), model);
+        Ok(self)
+    }
+
     /// Models that an operator listed.
     #[must_use]
     pub fn listed(&self) -> &[ListedModel] {

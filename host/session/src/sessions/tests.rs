@@ -46,8 +46,8 @@ impl Tool for Echo {
         Effects::Pure
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
-        Ok(input.arguments.clone()).into()
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
+        Ok(input.arguments.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ToolError, failure};
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Failure, Reply};
+use opcell_engine::ports::{Effects, Failure};
 use opcell_engine::receipt::Provider;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_schema::Schema;
@@ -88,16 +88,14 @@ impl Tool for CheckedTool {
         self.tool.ends_when_cancelled()
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let problems = self.problems(&serde_json::Value::from(&input.arguments));
         if !problems.is_empty() {
-            return Err(mismatch(&self.description().name, &problems)).into();
+            return Err(mismatch(&self.description().name, &problems));
         }
-        let mut reply = self.tool.call(input).await;
-        if let Ok(value) = &mut reply.result {
-            cut(value, self.result_limit);
-        }
-        reply
+        let mut value = self.tool.call(input).await?;
+        cut(&mut value, self.result_limit);
+        Ok(value)
     }
 }
 

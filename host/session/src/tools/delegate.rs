@@ -3,7 +3,7 @@
 
 use super::{SessionTool, failure};
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Reply};
+use opcell_engine::ports::{Effects, Failure, Reply};
 use opcell_engine::tool::{ModelCaller, Tool, ToolInput};
 use opcell_ir::{agent, ir::AgentTool};
 use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, suggest::hint, text::one_line};
@@ -60,15 +60,15 @@ impl Tool for Delegate {
         true
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         // What may be delegated is a matter of the session.
         let Some(by) = input.model() else {
-            return Err(failure("not-in-session", "only a model in a session can delegate")).into();
+            return Err(failure("not-in-session", "only a model in a session can delegate"));
         };
         let text = |key| input.arguments.get(key).and_then(Value::as_str).unwrap_or_default();
         let settings = &by.session.settings;
         if let Some(agent) = settings.agents.get(&by.called) {
-            return self.delegation.ask(agent, text(agent::QUERY), input, by).await;
+            return left(self.delegation.ask(agent, text(agent::QUERY), input, by).await, input);
         }
         let (workflow, prompt) = (text("workflow"), text("prompt"));
         let allowed = settings.workflows.as_deref().unwrap_or_default();
@@ -78,8 +78,14 @@ impl Tool for Delegate {
             let message = format!("this session has no workflow `{workflow}`; it has: {listed}{hint}");
             let remedy = Remedy::DeclareInSession { part: SessionPart::Workflow, name: one_line(workflow, 100) };
             let denial = Denial::of("workflow", workflow, "the session does not have the workflow", remedy);
-            return Err(failure("unknown-workflow", message).with_denial(denial)).into();
+            return Err(failure("unknown-workflow", message).with_denial(denial));
         }
-        self.delegation.run(workflow, prompt, input, by).await
+        left(self.delegation.run(workflow, prompt, input, by).await, input)
     }
+}
+
+/// The result of what was started, whose receipt is left for the caller.
+fn left(reply: Reply<Value>, input: &ToolInput) -> Result<Value, Failure> {
+    input.keep_receipt(reply.receipt);
+    reply.result
 }

@@ -5,7 +5,7 @@ use super::{SessionTool, failure};
 use crate::confined::{EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
-use opcell_engine::ports::{Effects, Failure, Reply};
+use opcell_engine::ports::{Effects, Failure};
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_types::{Denial, Remedy, ToolDescription, Value, denial::SessionPart, text::one_line};
 use serde_json::json;
@@ -85,7 +85,7 @@ impl Tool for FileTool {
         self.effects
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         // A step's timeout drops this future; the search on its thread ends with it.
         let cancel = input.cancel.child_token();
         let _ends_with_the_call = cancel.clone().drop_guard();
@@ -94,7 +94,7 @@ impl Tool for FileTool {
         let (files, run) = (self.files.clone(), self.run);
         let result = tokio::task::spawn_blocking(move || run(&files, &ask)).await;
         let result = result.unwrap_or_else(|error| Err(failure("tool-failed", error.to_string())));
-        result.map(Value::from).into()
+        result.map(Value::from)
     }
 }
 

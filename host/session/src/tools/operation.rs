@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use opcell_engine::call;
-use opcell_engine::ports::{Call, Effects, Operations, Reply};
+use opcell_engine::ports::{Call, Effects, Failure, Operations};
 use opcell_engine::receipt::Provider;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_types::{ToolDescription, Value};
@@ -45,7 +45,7 @@ impl Tool for OperationTool {
     }
 
     /// The operation's data; with its summary beside it where it gives one.
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let asked = call::Call {
             id: self.description.name.as_str().into(),
             arguments: input.arguments.clone(),
@@ -55,10 +55,10 @@ impl Tool for OperationTool {
             timeout_ms: None,
         };
         let reply = self.operations.invoke(Call::new(asked, input.cancel.clone())).await;
-        let result = reply.result.map(|success| match success.summary {
+        input.keep_receipt(reply.receipt);
+        reply.result.map(|success| match success.summary {
             Some(summary) => Value::object([("summary", Value::from(summary)), ("data", success.data)]),
             None => success.data,
-        });
-        Reply { result, receipt: reply.receipt }
+        })
     }
 }

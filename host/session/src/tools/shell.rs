@@ -3,7 +3,7 @@
 
 use super::{SessionTool, failure};
 use async_trait::async_trait;
-use opcell_engine::ports::{Failure, Reply};
+use opcell_engine::ports::Failure;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_types::{ToolDescription, Value};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -123,8 +123,8 @@ impl Tool for ShellTool {
         &self.description
     }
 
-    async fn call(&self, input: &ToolInput) -> Reply<Value> {
-        self.run(&input.arguments).await.into()
+    async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
+        self.run(&input.arguments).await
     }
 }
 

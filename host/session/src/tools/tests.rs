@@ -389,7 +389,7 @@ async fn a_search_that_is_cancelled_looks_at_no_more_files() {
     for (tool, pattern) in [(search::glob(&files), "**/*"), (search::grep(&files), "fn")] {
         let call = prepare(&world, "glob", json!({"pattern": pattern}));
         call.cancel.cancel();
-        let found = tool.tool.call(&ToolInput::of_model(&call)).await.result.unwrap();
+        let found = tool.tool.call(&ToolInput::of_model(&call)).await.unwrap();
         assert_eq!(found.as_str(), Some("[incomplete: the run was cancelled]"));
     }
 }
@@ -492,7 +492,7 @@ async fn a_tool_serves_steps_with_the_same_checks_and_without_a_session() {
         caller: Caller::Step,
         ..ToolInput::of_model(&prepare(&world, "read", arguments))
     };
-    let ask = async |arguments| read.call(&input(arguments)).await.result;
+    let ask = async |arguments| read.call(&input(arguments)).await;
     assert_eq!(ask(json!({"path": "docs:guide.md"})).await.unwrap(), Value::from("Read me. TODO\n"));
     assert_eq!(ask(json!({"path": 1})).await.unwrap_err().reason.as_ref(), "invalid-arguments");
     let cut = ask(json!({"path": "src/main.rs"})).await.unwrap();

@@ -164,7 +164,7 @@ impl Toolbox {
 
 /// The call's end, or its cancellation, with what a run used that it had started.
 async fn until_cancelled(tool: &dyn Tool, input: &ToolInput) -> Reply<Value> {
-    let work = tool.call(input);
+    let work = input.call(tool);
     tokio::pin!(work);
     tokio::select! {
         biased;

@@ -1,0 +1,42 @@
+;; world operation-plugin
+;; An operation `test/run`: with empty arguments it fails with the reason `busy`, which is the host's word; with others it
+;; calls the tool `shop.price` with them, and returns what that returns or fails as it fails.
+(module
+  (import "opcell:plugin/tools@0.1.0" "call" (func $call (param i32 i32 i32 i32 i32)))
+  (memory (export "memory") 2)
+  (global $heap (mut i32) (i32.const 65536))
+  (data (i32.const 16) "test/run")
+  (data (i32.const 128) "busy")
+  (data (i32.const 160) "shop.price")
+  (data (i32.const 4096) "true")
+  (data (i32.const 8192) "true")
+  (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (local $at i32)
+    (local.set $at (global.get $heap))
+    (global.set $heap (i32.and (i32.add (i32.add (local.get $at) (local.get 3)) (i32.const 7)) (i32.const -8)))
+    (local.get $at))
+  (func $ok (param $data i32) (param $length i32) (result i32)
+    (memory.fill (i32.const 3000) (i32.const 0) (i32.const 40))
+    (i32.store (i32.const 3004) (local.get $data))
+    (i32.store (i32.const 3008) (local.get $length))
+    (i32.const 3000))
+  (func $entry (param $at i32)
+    (i32.store (local.get $at) (i32.const 16)) (i32.store offset=4 (local.get $at) (i32.const 8))
+    (i32.store offset=8 (local.get $at) (i32.const 16)) (i32.store offset=12 (local.get $at) (i32.const 8))
+    (i32.store offset=16 (local.get $at) (i32.const 4096)) (i32.store offset=20 (local.get $at) (i32.const 4))
+    (i32.store offset=24 (local.get $at) (i32.const 8192)) (i32.store offset=28 (local.get $at) (i32.const 4)))
+  (func (export "opcell:plugin/operations@0.1.0#describe") (result i32)
+    (call $entry (i32.const 2048)) (i32.store (i32.const 2040) (i32.const 2048)) (i32.store (i32.const 2044) (i32.const 1)) (i32.const 2040))
+  (func (export "opcell:plugin/operations@0.1.0#invoke")
+    (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+    (memory.fill (i32.const 3072) (i32.const 0) (i32.const 40))
+    (i32.store8 (i32.const 3072) (i32.const 1))
+    (if (i32.le_u (local.get 3) (i32.const 2)) (then
+      (i32.store (i32.const 3076) (i32.const 128)) (i32.store (i32.const 3080) (i32.const 4))
+      (i32.store (i32.const 3084) (i32.const 128)) (i32.store (i32.const 3088) (i32.const 4))
+      (return (i32.const 3072))))
+    (call $call (i32.const 160) (i32.const 10) (local.get 2) (local.get 3) (i32.const 5120))
+    (if (i32.eqz (i32.load8_u (i32.const 5120))) (then
+      (return (call $ok (i32.load (i32.const 5124)) (i32.load (i32.const 5128))))))
+    ;; Reason and message of the failure, or capability and rule of the denial.
+    (memory.copy (i32.const 3076) (i32.const 5128) (i32.const 16))
+    (i32.const 3072)))
