@@ -55,7 +55,6 @@ impl fmt::Debug for Host {
 
 impl Host {
     /// Starts with nothing: no plugins, no grants, no workflows.
-    #[must_use]
     pub fn builder() -> HostBuilder {
         HostBuilder::default()
     }
