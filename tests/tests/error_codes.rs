@@ -43,7 +43,10 @@ fn sources() -> Vec<Source> {
                 open.push(path);
             } else if name.ends_with(".rs") && !name.ends_with("_tests.rs") && !OF_TESTS.contains(&name.as_str()) {
                 let text = fs::read_to_string(&path).unwrap();
-                let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap().to_owned();
+                let text = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
+                // Examples of the documentation give codes of their own.
+                let is_code = |line: &&str| !line.trim_start().starts_with("//");
+                let text = text.lines().filter(is_code).map(|line| format!("{line}\n")).collect();
                 let krate = path.strip_prefix(&host).unwrap().iter().next().unwrap().to_str().unwrap().to_owned();
                 found.push(Source { krate, text });
             }
