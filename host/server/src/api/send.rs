@@ -331,7 +331,9 @@ pub(super) async fn approve(
         _ => Vec::new(),
     };
     drop(view);
-    if !about_calls.is_empty() || body.arguments.is_some() || body.remember.is_some() {
+    // An empty list is no answer to whatever else the run asks.
+    let is_about_calls = body.questions.is_some() || body.arguments.is_some() || body.remember.is_some();
+    if !about_calls.is_empty() || is_about_calls {
         if about_calls.is_empty() {
             let detail = "`arguments` and `remember` answer a question about a call, which needs its `question`";
             return Err(
