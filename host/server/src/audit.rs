@@ -3,11 +3,14 @@
 use crate::{api::App, peer::Peer};
 use axum::{
     extract::{Request, State},
-    http::{Extensions, StatusCode, header},
+    http::{Extensions, Method, StatusCode, header},
     middleware::Next,
     response::Response,
 };
-use std::sync::{Arc, OnceLock};
+use std::{
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+};
 
 /// The name of whoever sends a request, once it is known.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +28,26 @@ impl Sender {
     }
 }
 
+/// A request that may change something. One that is dropped before its answer, because its client went away or its
+/// handler panicked, is logged all the same: what it began may have been done.
+struct Pending {
+    sender: Sender,
+    address: IpAddr,
+    method: Method,
+    path: String,
+    is_answered: bool,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // Whoever is not known yet was not let in.
+        if let (false, Some(caller)) = (self.is_answered, self.sender.0.get()) {
+            tracing::info!(target: "opcell::audit", caller = %caller, address = %self.address, method = %self.method,
+                path = self.path, "the request was abandoned before it was answered");
+        }
+    }
+}
+
 /// Logs what was asked for and the answer. Whoever may not ask, and asks often, does not fill the log. Webhooks have
 /// lines of their own.
 pub(crate) async fn audited(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
@@ -33,7 +56,17 @@ pub(crate) async fn audited(State(app): State<Arc<App>>, mut request: Request, n
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let address = Peer::of(request.extensions()).address();
     let is_hook = path.starts_with("/v1/") && path.split('/').nth(3) == Some("hooks");
+    let mut pending = (!is_hook && !method.is_safe()).then(|| Pending {
+        sender: sender.clone(),
+        address,
+        method: method.clone(),
+        path: path.clone(),
+        is_answered: false,
+    });
     let response = next.run(request).await;
+    if let Some(pending) = &mut pending {
+        pending.is_answered = true;
+    }
     let status = response.status();
     let is_refused = status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN;
     if is_hook || (method.is_safe() && !is_refused) {

@@ -35,7 +35,7 @@ const WEBHOOKS: NonZeroU32 = NonZeroU32::new(200).unwrap();
 /// Refused tokens in a second that are logged.
 const REFUSALS: NonZeroU32 = NonZeroU32::new(5).unwrap();
 
-/// Runs whose IDs begin with that of a run, itself among them, that are looked through for it.
+/// Runs whose IDs begin with that of a run, itself among them, that are looked through for it at once.
 const NAMESAKES: usize = 50;
 
 /// The limits on the requests of one tenant.
@@ -113,12 +113,15 @@ impl Tenant {
     /// # Errors
     /// The journal's.
     pub(crate) async fn entry(&self, run: &RunId) -> Result<Option<RunEntry>, RunError> {
-        let query = RunQuery { prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
-        let namesakes = self.host.engine().runs_page(query).await?;
-        let is_cut = namesakes.len() >= NAMESAKES;
-        match namesakes.into_iter().find(|entry| entry.run == *run) {
-            None if is_cut => Ok(self.host.engine().runs().await?.into_iter().find(|entry| entry.run == *run)),
-            found => Ok(found),
+        let mut before = None;
+        loop {
+            let query = RunQuery { before, prefix: Some(run.clone()), limit: NAMESAKES, ..RunQuery::default() };
+            let namesakes = self.host.engine().runs_page(query).await?;
+            before = namesakes.last().map(|last| last.run.clone()).filter(|_| namesakes.len() >= NAMESAKES);
+            let found = namesakes.into_iter().find(|entry| entry.run == *run);
+            if found.is_some() || before.is_none() {
+                return Ok(found);
+            }
         }
     }
 

@@ -121,9 +121,14 @@ impl Drop for Opening<'_> {
 impl Service {
     /// Reserves a session. Those that ended no longer count.
     async fn open(&self, caller: &Arc<str>, most: usize) -> Result<Opening<'_>, Problem> {
+        let lock = || self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is opened while the others are looked at is not among the live ones, and has not ended.
+        let known: Vec<String> = lock().sessions.keys().cloned().collect();
         let live: HashSet<String> = self.sessions.sessions.read().await.keys().map(|id| id.to_string()).collect();
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.sessions.retain(|session, _| live.contains(session));
+        let mut owners = lock();
+        for ended in known.iter().filter(|session| !live.contains(*session)) {
+            owners.sessions.remove(ended);
+        }
         if let Err(most) = owners.admit(caller, most) {
             let detail = format!("{most} sessions are open already");
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-sessions", detail);

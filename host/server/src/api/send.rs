@@ -55,6 +55,15 @@ async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -
     Ok(Json(Sent { run, step }))
 }
 
+/// Refuses what answers an approval, with a yes or a no, of a caller who may not.
+fn may_answer(admitted: &Admitted, name: &str, is_approval: bool) -> Result<(), Problem> {
+    if is_approval && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
+        let detail = format!("`{}` is an approval, and the token does not have the scope `approve`", shown(name));
+        return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
+    }
+    Ok(())
+}
+
 /// Sends a signal to a run.
 #[utoipa::path(post, operation_id = "send_signal", path = "/v1/{tenant}/runs/{run}/signal", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = SignalBody, responses(
@@ -68,10 +77,7 @@ pub(super) async fn signal(
     let run: RunId = run.into();
     // Also one that no step waits for yet: it would be kept until then.
     let may_approve = admitted.tenant.views.of(&run).await?.state().signals().may_approve(&body.name);
-    if may_approve && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
-        let detail = format!("`{}` is an approval, and the token does not have the scope `approve`", shown(&body.name));
-        return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
-    }
+    may_answer(&admitted, &body.name, may_approve)?;
     deliver(&admitted, run, body.name.into(), body.data.unwrap_or(Value::Null)).await
 }
 
@@ -93,7 +99,10 @@ pub(super) async fn message(
     At((_, run)): At<(String, String)>,
     Body(body): Body<MessageBody>,
 ) -> Result<Json<Sent>, Problem> {
-    deliver(&admitted, run.into(), MESSAGE_SIGNAL.into(), Value::from(body.text)).await
+    let run: RunId = run.into();
+    let is_approval = admitted.tenant.views.of(&run).await?.state().signals().approvals.contains(MESSAGE_SIGNAL);
+    may_answer(&admitted, MESSAGE_SIGNAL, is_approval)?;
+    deliver(&admitted, run, MESSAGE_SIGNAL.into(), Value::from(body.text)).await
 }
 
 /// An answer to what a run asks.
@@ -147,6 +156,7 @@ pub(crate) async fn answer_calls(
         let detail = format!("one answer is for at most {MAX_CALLS} calls");
         return Err(Problem::bad_request("invalid-body", detail));
     }
+    own(admitted, &run)?;
     // The run is read to see whether it still asks this.
     let _room = admitted.tenant.views.room().await?;
     for question in &questions {
@@ -321,7 +331,9 @@ pub(super) async fn approve(
         _ => Vec::new(),
     };
     drop(view);
-    if !about_calls.is_empty() || body.arguments.is_some() || body.remember.is_some() {
+    // An empty list is no answer to whatever else the run asks.
+    let is_about_calls = body.questions.is_some() || body.arguments.is_some() || body.remember.is_some();
+    if !about_calls.is_empty() || is_about_calls {
         if about_calls.is_empty() {
             let detail = "`arguments` and `remember` answer a question about a call, which needs its `question`";
             return Err(

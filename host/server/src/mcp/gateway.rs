@@ -16,10 +16,10 @@ use rmcp::{
 use serde_json::{Value as Json, json};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 
 /// The age of what servers offer after which they are asked again. A server that says nothing of changes is asked as it
 /// allows.
@@ -90,6 +90,8 @@ fn matches(pattern: &str, name: &str) -> bool {
 pub(super) struct Gate {
     gateway: Gateway,
     seen: Mutex<Option<Seen>>,
+    /// Held by whoever asks the servers.
+    asking: AsyncMutex<()>,
 }
 
 struct Seen {
@@ -107,23 +109,45 @@ pub(super) struct Offered {
 
 impl Gate {
     pub(super) fn new(gateway: Gateway) -> Self {
-        Self { gateway, seen: Mutex::default() }
+        Self { gateway, seen: Mutex::default(), asking: AsyncMutex::default() }
     }
 
     pub(super) fn face(&self) -> Face {
         self.gateway.face
     }
 
-    /// The tools that are offered now.
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tools that were seen last of this host, up to an age.
+    fn known(&self, host: &Host, most: Duration) -> Option<Arc<Offered>> {
+        let seen = self.seen();
+        let known = seen.as_ref().filter(|seen| is_same(&seen.host, host) && seen.at.elapsed() < most);
+        known.map(|known| known.all.clone())
+    }
+
+    /// The tools that are offered now. While one request asks the servers, which may take as long as the slowest of
+    /// them, the others get what was seen last.
     pub(super) async fn offered(&self, host: Host, workflows: &BTreeSet<String>) -> Arc<Offered> {
-        let mut seen = self.seen.lock().await;
-        if let Some(seen) = seen.as_ref().filter(|seen| is_same(&seen.host, &host) && seen.at.elapsed() < FRESH) {
-            return seen.all.clone();
+        if let Some(fresh) = self.known(&host, FRESH) {
+            return fresh;
+        }
+        let _asking = match self.asking.try_lock() {
+            Ok(asking) => asking,
+            Err(_) => match self.known(&host, Duration::MAX) {
+                Some(last) => return last,
+                None => self.asking.lock().await,
+            },
+        };
+        if let Some(fresh) = self.known(&host, FRESH) {
+            return fresh;
         }
         let mut listing = host.gateway().await;
         listing.tools.retain(|tool| self.gateway.offers(&tool.server, &tool.tool));
-        let known = seen.as_ref().filter(|seen| is_same(&seen.host, &host) && seen.all.listing == listing);
         let tools = ToolList::with(&host, workflows, remote(&listing));
+        let mut seen = self.seen();
+        let known = seen.as_ref().filter(|seen| is_same(&seen.host, &host) && seen.all.listing == listing);
         // The index is kept where it would be the same.
         let all = match known {
             Some(known) if known.all.tools.all().eq(tools.all()) => known.all.clone(),

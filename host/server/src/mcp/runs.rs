@@ -152,10 +152,22 @@ impl McpServer {
 
     /// The questions of a suspended run that a client may answer.
     pub(super) async fn asked(&self, run: &RunId, client: &Client) -> Vec<Asked> {
-        match self.tenant.views.of(run).await {
-            Ok(view) if view.state().status() == Status::Suspended => asked::asked(&view.state().questions(), client),
-            _ => Vec::new(),
+        // What a run from elsewhere asks was decided by whoever made it.
+        if self.tenant.host.engine().journal().is_from_elsewhere(run) {
+            return Vec::new();
         }
+        let Ok(view) = self.tenant.views.of(run).await else { return Vec::new() };
+        let state = view.state();
+        if state.status() != Status::Suspended {
+            return Vec::new();
+        }
+        let (mut questions, signals) = (state.questions(), state.signals());
+        // A signal that comes too late for this step would answer the approval of another one.
+        questions.retain(|question| match question {
+            Question::Signal { name, approval: false, .. } => client.may_approve() || !signals.approvals.contains(name),
+            _ => true,
+        });
+        asked::asked(&questions, client)
     }
 
     /// Sends the answers of a client to its run. What is not asked any more was answered by someone: it is left out.
@@ -299,6 +311,7 @@ impl McpServer {
             Err(problem) => return refused(&problem),
         };
         let text = match outcome.status {
+            Status::Completed if outcome.result.measure().bytes() > MAX_RESULT_BYTES => ELIDED.to_owned(),
             Status::Completed => outcome.result.as_str().map_or_else(|| outcome.result.to_json(), str::to_owned),
             Status::Failed | Status::Cancelled => {
                 let reason = outcome.reason.as_deref().unwrap_or("failed");
@@ -341,20 +354,27 @@ impl McpServer {
             return wrong("`run` must be the ID of a run".to_owned());
         };
         let run: RunId = run.into();
-        let offered = match self.tenant.views.of(&run).await {
-            Ok(view) => view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref())),
+        let (offered, approves) = match self.tenant.views.of(&run).await {
+            Ok(view) => {
+                let state = view.state();
+                let is_offered = |name: &str| self.workflows.contains(name);
+                let offered = state.program().is_some_and(|program| is_offered(program.name().as_ref()));
+                (offered, state.signals().approvals.contains(MESSAGE_SIGNAL))
+            }
             Err(problem) => return wrong(problem.detail),
         };
         if !offered {
             return wrong(format!("the journal has no run `{run}`"));
         }
         if let Some(message) = arguments.get("message").and_then(Value::as_str) {
-            let sent = self
-                .tenant
-                .host
-                .engine()
-                .signal(&run, &MESSAGE_SIGNAL.into(), message.into(), Some(Client::of(context).name))
-                .await;
+            let client = Client::of(context);
+            if approves && !client.may_approve() {
+                return wrong(format!(
+                    "`{MESSAGE_SIGNAL}` is an approval, and the token does not have the scope `approve`"
+                ));
+            }
+            let sent =
+                self.tenant.host.engine().signal(&run, &MESSAGE_SIGNAL.into(), message.into(), Some(client.name)).await;
             if let Err(error) = sent {
                 return wrong(error.to_string());
             }

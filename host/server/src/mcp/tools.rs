@@ -124,10 +124,11 @@ fn plain(name: &str) -> String {
 
 fn with_digest(plain: &str, name: &str, target: &Target) -> String {
     let kind = match target {
-        Target::Operation(_) => "operation",
-        Target::Workflow(_) => "workflow",
-        Target::Run => "run",
-        Target::Remote(..) => "server",
+        Target::Operation(_) => "operation".to_owned(),
+        Target::Workflow(_) => "workflow".to_owned(),
+        Target::Run => "run".to_owned(),
+        // `a__b` and `c` read as `a` and `b__c` do.
+        Target::Remote(server, _) => format!("server of {}", server.len()),
     };
     let digest = Digest::of_hash(Sha256::digest(format!("{kind} {name}").as_bytes()));
     let begin: String = plain.chars().take(MAX_NAME_CHARS - DIGEST - 1).collect();

@@ -10,6 +10,9 @@ const ABOUT: [&str; 4] = ["_meta", "isError", "resultType", "structuredContent"]
 /// Bytes that are shown of what is beside structured content.
 const BESIDE_BYTES: usize = 1_000;
 
+/// Texts that are looked for in structured content. Each takes a look at all of it.
+const MAX_COMPARED_TEXTS: usize = 32;
+
 /// Steps of a check of a result: some milliseconds.
 const CHECK_STEPS: u64 = 1_000_000;
 
@@ -106,7 +109,10 @@ fn beside(result: &Map<String, Json>, structured: &Json) -> Option<String> {
         });
         text.is_empty() || is_whole || written.contains(&Json::from(text).to_string())
     };
-    let texts: Vec<&str> = blocks.iter().filter_map(text_of).filter(|text| !is_said(text)).collect();
+    // What comes after many texts is noted whether it says the same or not.
+    let texts = blocks.iter().filter_map(text_of).enumerate();
+    let texts: Vec<&str> =
+        texts.filter(|(at, text)| *at >= MAX_COMPARED_TEXTS || !is_said(text)).map(|(_, text)| text).collect();
     let others = blocks.iter().filter(|block| text_of(block).is_none() && !is_nothing(block)).count();
     let others = match others {
         0 => None,

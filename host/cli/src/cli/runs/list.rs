@@ -1,7 +1,7 @@
 //! `opcell runs list`.
 
 use super::{Exit, Failure, Open, Terminal};
-use crate::cli::units::{Align, ago, columns_within, milliseconds};
+use crate::cli::units::{Align, ago, columns_within, counted, milliseconds};
 use clap::Args;
 use opcell::{
     config::Config,
@@ -61,13 +61,16 @@ async fn once(open: &Open, config: &Config, args: &ListArgs, terminal: &Terminal
     }
     let limit = args.limit.unwrap_or(usize::MAX);
     let here = here(config, &runs).await;
-    let (mut listed, mut read) = (Vec::new(), 0);
+    let (mut listed, mut read, mut unread) = (Vec::new(), 0, 0);
     for run in runs {
         if listed.len() >= limit {
             break;
         }
         let standing = match run.state.ended || read >= MAX_READ {
-            true => Standing::of_entry(&run, now),
+            true => {
+                unread += u64::from(!run.state.ended);
+                Standing::of_entry(&run, now)
+            }
             false => {
                 read += 1;
                 let seconds = args.stuck.unwrap_or(STUCK_SECONDS);
@@ -77,6 +80,10 @@ async fn once(open: &Open, config: &Config, args: &ListArgs, terminal: &Terminal
         if args.stuck.is_none() || standing.is_stuck {
             listed.push((run, standing));
         }
+    }
+    if args.stuck.is_some() && unread > 0 {
+        let unread = counted(unread, "run");
+        terminal.note(&format!("not read: {unread} that may be stuck; name their `--workflow` or `--status`"));
     }
     if terminal.json {
         let entries: Vec<_> = listed.iter().map(|(run, standing)| entry(run, standing)).collect();

@@ -37,6 +37,10 @@ pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Resu
     let run = open.run(&args.run).await?;
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
     let state = open.engine.shown_state(&run, None).await?;
+    // What approves is for people, by whichever command it is sent.
+    if state.signals().may_approve(&args.name) {
+        approve::given_by_a_person()?;
+    }
     if let Some(why) = refused(&state, &args.name) {
         return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
     }
