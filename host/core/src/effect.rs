@@ -140,14 +140,16 @@ impl State {
             }
             Request::Tool { call, question, arguments } => {
                 let talk = self.conversation(pending.frame)?;
-                let (session, mut request) = (talk.opened.clone()?, talk.call(call)?.clone());
+                let asked = talk.call(call)?;
+                let (session, mut request) = (talk.opened.clone()?, asked.clone());
                 if !arguments.is_nullish() {
                     request.arguments = arguments.clone();
                 }
-                let approved = question.as_ref().and_then(|_| {
-                    let approval = session.approvals.iter().find(|approval| approval.tool == request.name)?;
-                    Some(approval.identity.clone())
-                });
+                // Also what was approved for the whole run was approved of this tool.
+                let is_approved = question.is_some()
+                    || (!self.approved.is_empty() && self.approved.contains(&talk.what_is_run(asked)));
+                let approval = session.approvals.iter().find(|approval| approval.tool == request.name);
+                let approved = approval.filter(|_| is_approved).map(|approval| approval.identity.clone());
                 let left = self.left_of(pending);
                 Task::Tool(Box::new(ToolCall { context, session, request, left, approved }))
             }

@@ -77,7 +77,8 @@ pub struct RunOptions {
     /// The user on whose behalf the run is, as tools, models and sinks of the program find them in the
     /// [`CallContext`](opcell_types::CallContext) of every call, also after a resume. Plugins do not learn it.
     pub user: Option<Arc<str>>,
-    /// The tenant on whose behalf the run is; otherwise as `user`.
+    /// The tenant on whose behalf the run is; as `user`, and whoever performs operations may know tenants by their names
+    /// and refuse others.
     pub tenant: Option<Arc<str>>,
     /// Receives models' text while it comes.
     pub sink: Option<Arc<dyn RunText>>,

@@ -1,10 +1,11 @@
 //! Remedies as commands and settings of Opcell: what a person types or writes to change a refusal.
 
+use opcell_engine::approval::CallArguments;
 use opcell_sandbox::LoadError;
 use opcell_types::{
     Access, Denial, Remedy, Value,
     denial::{Capability, HttpScope},
-    text::printable,
+    text::{cleaned, printable},
 };
 use std::{fmt::Write as _, path::Path};
 
@@ -67,6 +68,12 @@ pub fn fits(denial: &Denial) -> bool {
             asked.is_some_and(|(asked, to)| to == origin && method.as_deref().is_none_or(|method| method == asked))
         }
         Remedy::AllowHttp { origin, .. } => denial.capability.split(' ').any(|word| word == origin),
+        // The call that is made is the one that the refusal shows.
+        Remedy::ApproveCall { tool, arguments, .. } => {
+            let shown = Value::from_json(arguments).map(|arguments| CallArguments::of(&arguments).text);
+            denial.capability == Denial::of("call", tool, "", Remedy::Nothing).capability
+                && shown.is_ok_and(|shown| denial.rule.ends_with(&format!(": {}", cleaned(&shown))))
+        }
         // Nothing is written for these by a word.
         _ => true,
     }
@@ -175,6 +182,19 @@ mod tests {
         assert!(!tool("tool http.fetch", "bash") && !tool("skill http.fetch", "http.fetch"));
         let long = "x".repeat(5_000);
         assert!(tool(&format!("tool {long}"), &long), "a name is cut in both");
+        let call = |arguments: &str| {
+            let shown = CallArguments::of(&Value::from_json(r#"{"path":"a"}"#).unwrap()).text;
+            let (plugin, tool, arguments) = ("p".into(), "write".to_owned(), arguments.to_owned());
+            let remedy = Remedy::ApproveCall { plugin, tool, arguments };
+            fits(&Denial::of(
+                "call",
+                "write",
+                format!("a person has to approve it (always): {}", cleaned(&shown)),
+                remedy,
+            ))
+        };
+        assert!(call(r#"{"path":"a"}"#));
+        assert!(!call(r#"{"path":"b"}"#) && !call("no JSON"));
     }
 
     #[test]

@@ -103,12 +103,16 @@ impl KnownTenant {
         loaded: &Loaded,
         make: impl FnOnce(&Tenant) -> Result<InTenant, E>,
     ) -> Result<Arc<InTenant>, E> {
+        if let Some(found) = self.found(loaded) {
+            return Ok(found);
+        }
+        // Opening directories may take its time, and other calls of the tenant look here meanwhile.
+        let new = Arc::new(make(&self.tenant)?);
         let address = Arc::as_ptr(&loaded.plugin);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = made.iter().find(|(plugin, _)| plugin.as_ptr() == address) {
             return Ok(found.clone());
         }
-        let new = Arc::new(make(&self.tenant)?);
         made.retain(|(plugin, _)| plugin.strong_count() > 0);
         made.push((Arc::downgrade(&loaded.plugin), new.clone()));
         Ok(new)

@@ -10,11 +10,15 @@ const DEPTH: usize = 4;
 const MAX_WORDS: usize = 10_000;
 
 /// Programs that run what they are given in another form than words.
-const INTERPRETERS: [&str; 32] = [
+const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh", "eval", "source", ".", "exec", "command",
     "builtin", "busybox", "python", "perl", "ruby", "node", "deno", "bun", "php", "lua", "awk", "gawk", "xargs",
-    "parallel", "ssh", "su", "make", "script",
+    "parallel", "ssh", "su", "make", "script", "mawk", "nawk", "tclsh", "expect", "pwsh", "trap", "alias", "watch",
+    "batch", "crontab",
 ];
+
+/// What may be before a program: `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
+const PREFIXES: [char; 4] = ['!', '@', '-', '+'];
 
 /// One word of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,21 +99,32 @@ fn basename(text: &str) -> &str {
 }
 
 impl Word {
+    /// The word, and what is after each `=` in it: `--checkpoint-action=exec=rm`, `PAGER=rm`.
+    fn values(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.text.as_str()).chain(self.text.split('=').skip(1))
+    }
+
     fn is_interpreter(&self) -> bool {
-        let name = folded(basename(&self.text));
-        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        INTERPRETERS.iter().any(|known| *known == name || (!plain.is_empty() && *known == plain))
+        self.values().any(|value| {
+            let name = folded(basename(value.trim_start_matches(['!', '@'])));
+            let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            INTERPRETERS.iter().any(|known| {
+                *known == name
+                    || (!plain.is_empty() && *known == plain)
+                    || (self.is_pattern && matches_word(&name, known))
+            })
+        })
     }
 
     fn may_be(&self, wanted: &str, is_program: bool) -> bool {
-        let own = folded(&self.text);
         let is = |own: &str| match self.is_pattern {
             true => matches_word(own, wanted) || matches_word(wanted, own),
             false => matches_word(wanted, own),
         };
-        // `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
-        let bare = own.trim_start_matches(['!', '@', '-', '+']);
-        is(&own) || (is_program && (is(basename(&own)) || is(basename(bare))))
+        self.values().map(folded).any(|own| {
+            let bare = own.trim_start_matches(PREFIXES);
+            is(&own) || (is_program && (is(basename(&own)) || is(basename(bare))))
+        })
     }
 }
 
@@ -227,6 +242,10 @@ fn read(text: &str) -> Line {
             '<' | '>' => {
                 end_word(&mut word, &mut simple, &mut line);
                 line.is_plain = false;
+                // The lines after `<<` are a text of their own rules, in which a quote begins nothing.
+                if c == '<' && chars.next_if_eq(&'<').is_some() {
+                    line.is_open |= chars.next_if_eq(&'<').is_none();
+                }
             }
             '#' if word.is_none() => {
                 line.is_plain = false;
@@ -312,10 +331,24 @@ mod tests {
             "r\u{200b}m x",
             "echo 'x",
             "if true; then rm x; fi",
+            "tar -cf x y --checkpoint-action=exec=rm",
+            "GIT_PAGER=rm git log",
+            "git -c alias.x=!sh x",
+            "/bin/b?sh x",
+            "trap '$(printf r)m x' EXIT",
+            "cat <<E\n'\nE\n$(printf r)m x #'",
         ] {
             assert!(asks(text, "rm"), "{text:?}");
         }
-        for text in ["ls", "cargo test", "git commit -m 'alarm'", "ls *.rs", "grep 'confirm' x"] {
+        for text in [
+            "ls",
+            "cargo test",
+            "git commit -m 'alarm'",
+            "ls *.rs",
+            "grep 'confirm' x",
+            "cat <<< x",
+            "cargo test --jobs=2",
+        ] {
             assert!(!asks(text, "rm"), "{text:?}");
         }
     }

@@ -19,7 +19,7 @@ fn parts(path: &str) -> Vec<&str> {
 }
 
 /// Compares parts with a pattern in which `**` stands for any parts.
-fn fits(pattern: &[&str], parts: &[&str]) -> bool {
+fn fits(pattern: &[&str], parts: &[&str], is: impl Fn(&str, &str) -> bool) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut stars: Option<(usize, usize)> = None;
     while from < parts.len() {
@@ -28,7 +28,7 @@ fn fits(pattern: &[&str], parts: &[&str]) -> bool {
                 stars = Some((at, from));
                 at += 1;
             }
-            (Some(wanted), Some(part)) if matches_word(wanted, part) => {
+            (Some(wanted), Some(part)) if is(wanted, part) => {
                 at += 1;
                 from += 1;
             }
@@ -45,13 +45,29 @@ fn fits(pattern: &[&str], parts: &[&str]) -> bool {
 }
 
 /// Returns `true` if a path may be one that a pattern names: wherever it starts, whatever its case, with or without
-/// what it goes through by `..`.
+/// what it goes through by `..`, with names that a shell completes (`/e*/passwd`), and below a home (`~/.ssh`).
 pub(super) fn may_be(path: &str, pattern: &str) -> bool {
     let fold = |text: &str| text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect::<String>();
     let (path, pattern) = (fold(path), fold(pattern));
+    let wanted: Vec<&str> = std::iter::once("**").chain(parts(&pattern)).collect();
+    let own = wanted.get(1..).unwrap_or_default();
+    let completes = |wanted: &str, part: &str| {
+        matches_word(wanted, part) || (part.contains(['*', '?']) && matches_word(part, wanted))
+    };
+    let completed = |parts: &[&str]| match (pattern.starts_with('/'), path.starts_with('/')) {
+        (true, true) => fits(own, parts, completes),
+        (true, false) if parts.first() != Some(&"..") => false,
+        _ => fits(&wanted, parts, completes),
+    };
+    let below_home = |parts: &[&str]| {
+        let Some((_, below)) = parts.split_first().filter(|(home, _)| home.starts_with('~')) else { return false };
+        // How many folders of the pattern the home stands for is not known.
+        let named = |from: &usize| own.get(*from).is_some_and(|part| part.contains(|c: char| !matches!(c, '*' | '?')));
+        let mut rests = (0..own.len()).filter(named).filter_map(|from| own.get(from..));
+        rests.any(|rest| fits(rest, below, completes))
+    };
     let anywhere = |parts: Vec<&str>| {
-        let wanted: Vec<&str> = std::iter::once("**").chain(self::parts(&pattern)).collect();
-        parts.len() > MAX_PARTS || fits(&wanted, &parts)
+        parts.len() > MAX_PARTS || fits(&wanted, &parts, matches_word) || completed(&parts) || below_home(&parts)
     };
     let plain: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     anywhere(parts(&path)) || anywhere(plain)
@@ -64,7 +80,7 @@ pub(super) fn is_covered(path: &str, pattern: &str) -> bool {
         && path.split('/').all(|part| part != "..")
         && !path.contains(|c: char| is_invisible(c) || c.is_control() || c == '\\');
     let (path, pattern) = (parts(path), parts(pattern));
-    is_plain && path.len() <= MAX_PARTS && fits(&pattern, &path)
+    is_plain && path.len() <= MAX_PARTS && fits(&pattern, &path, matches_word)
 }
 
 #[cfg(test)]
@@ -83,13 +99,16 @@ mod tests {
             "/etc",
             "/etc/../home/x",
             "/e\u{200b}tc/passwd",
+            "/e*/passwd",
+            "/et?/passwd",
         ] {
             assert!(may_be(path, "/etc/**"), "{path}");
         }
-        for path in ["/home/x", "etcetera", "/tmp/x"] {
+        for path in ["/home/x", "etcetera", "/tmp/x", "/home/*/x", "~/x"] {
             assert!(!may_be(path, "/etc/**"), "{path}");
         }
         assert!(may_be("src/.env", "**/.env") && may_be(".env", ".env") && may_be("a/b/.ENV", ".env"));
+        assert!(may_be("~/.ssh/id", "/home/ann/.ssh/**") && !may_be("~/src/x", "/home/ann/.ssh/**"));
     }
 
     #[test]

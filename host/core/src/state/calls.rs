@@ -224,8 +224,15 @@ impl State {
         let frame = self.asked_call(question).ok_or_else(unknown)?;
         let talk = self.conversation(frame).ok_or_else(unknown)?;
         let ask = talk.asks.iter().find(|ask| *ask.of.id == *question).ok_or_else(unknown)?;
-        let crate::event::CallAnswer::Approve { arguments, .. } = answer else { return Ok(()) };
+        let crate::event::CallAnswer::Approve { arguments, run } = answer else { return Ok(()) };
         if ask.of.people > 1 {
+            // One person must not decide on later calls for the others.
+            if *run {
+                let people = ask.of.people;
+                return Err(format!(
+                    "{people} people approve this call alone: it cannot be approved for the whole run"
+                ));
+            }
             let Some(by) = by else {
                 return Err(format!("{} people must approve this call, and this answer names none", ask.of.people));
             };

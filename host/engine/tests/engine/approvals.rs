@@ -183,6 +183,29 @@ async fn calls_of_one_answer_are_asked_together_and_made_in_their_order() {
 }
 
 #[tokio::test]
+async fn a_call_with_the_id_of_one_under_way_is_not_asked_about_as_if_it_were_that_one() {
+    let script = script();
+    let mut answers = calling(&[("look", r#"{"n":1}"#), ("look", r#"{"n":2}"#), ("run", r#"{"n":3}"#)]);
+    for (call, id) in answers.tool_calls.iter_mut().zip(["same", "other", "same"]) {
+        id.clone_into(&mut call.id);
+    }
+    script.world().parallel_tools = vec!["look".to_owned()];
+    script.world().script([answers, opcell_engine::conversation::Message::assistant("done")]);
+    let engine = script.engine();
+    let mut outcome = start(&engine, r#"[{"when":{"expression":"$inputs.n > 1"}}]"#).await;
+    for shown in [r#"{"n":2}"#, r#"{"n":3}"#] {
+        let [Question::Call { arguments, id, .. }] = outcome.questions.as_slice() else {
+            panic!("{:?}", outcome.questions)
+        };
+        assert_eq!(*arguments, json(shown));
+        answer(&engine, &outcome, id, yes()).await;
+        outcome = go_on(&engine, &outcome.run).await;
+    }
+    assert_eq!(outcome.status, Status::Completed);
+    assert_eq!(script.called(), [r#"look {"n":1}"#, r#"look {"n":2}"#, r#"run {"n":3}"#]);
+}
+
+#[tokio::test]
 async fn what_is_remembered_for_the_run_is_this_call_and_no_other() {
     let script = script()
         .calls_tool("1", "run", r#"{"x":1}"#)
@@ -215,6 +238,8 @@ async fn two_people_must_approve_where_the_rule_says_so() {
     assert_eq!(anonymous.kind(), "answer-not-taken");
     let changed = CallAnswer::Approve { arguments: json(r#"{"x":1}"#), run: false };
     assert!(engine.answer_call(&outcome.run, &id, changed, by("bob (uid 8)"), None).await.is_err());
+    let later = CallAnswer::Approve { arguments: Value::Undefined, run: true };
+    assert!(engine.answer_call(&outcome.run, &id, later, by("bob (uid 8)"), None).await.is_err());
     engine.answer_call(&outcome.run, &id, yes(), by("bob (uid 8)"), None).await.unwrap();
     assert_eq!(go_on(&engine, &outcome.run).await.status, Status::Completed);
     assert_eq!(script.called(), ["run {}"]);

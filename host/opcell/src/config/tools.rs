@@ -188,7 +188,16 @@ impl Checker<'_> {
     ) -> IndexMap<String, ApprovalRules> {
         let mut approvals = IndexMap::new();
         for (name, text) in plugins {
-            let rules = self.approval(text.grants.approve.as_ref(), &format!("[plugins.{}.grants]", name.get_ref()));
+            let place = format!("[plugins.{}.grants]", name.get_ref());
+            let rules = self.approval(text.grants.approve.as_ref(), &place);
+            // The call ends with a refusal, and granting it is one answer, at any time.
+            let is_more = rules.rules().iter().any(|rule| rule.people.is_some_and(|people| people > 1))
+                || rules.rules().iter().any(|rule| rule.within_seconds.is_some());
+            if let Some(approve) = text.grants.approve.as_ref().filter(|_| is_more) {
+                let message = format!("the rules `approve` of {place} cannot have `people = 2` or `within-seconds`");
+                let help = "only calls by models have them".to_owned();
+                self.error("invalid-approval", span_of(approve), message, Some(help));
+            }
             if !rules.is_empty() {
                 approvals.insert(name.get_ref().clone(), rules);
             }

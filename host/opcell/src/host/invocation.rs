@@ -180,7 +180,9 @@ impl Invocation {
         self
     }
 
-    /// The tenant on whose behalf the call is made, for tools and sinks of the program; plugins do not learn it.
+    /// The tenant on whose behalf the call is made: plugins reach what [`Host::set_tenant`] grants it, and nothing else,
+    /// and a call of a plugin for a tenant that the host does not know is refused. Tools and sinks of the program learn
+    /// its name; plugins do not.
     pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
         self.call.context.tenant = Some(tenant.into());
         self

@@ -127,7 +127,14 @@ pub(super) async fn opened<E: From<JournalError>>(
         tracing::warn!(%error, "this user's own runs cannot be told from those of others");
         None
     });
-    let turn = folder.as_ref().map(|folder| turn(&folder.join("lock"))).transpose().map_err(failed)?;
+    // Whoever has the turn may need this thread to end it.
+    let turn = match folder.clone() {
+        Some(folder) => {
+            let waited = tokio::task::spawn_blocking(move || turn(&folder.join("lock"))).await;
+            Some(waited.map_err(io::Error::other).and_then(|turn| turn).map_err(failed)?)
+        }
+        None => None,
+    };
     let is_new = is_new();
     let journal = open()?;
     let list = folder.map(|folder| Ok::<_, io::Error>(folder.join(identity(file)?))).transpose().map_err(failed)?;
