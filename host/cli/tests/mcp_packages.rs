@@ -146,7 +146,8 @@ fn the_inspector_lists_and_calls_over_both_transports() {
         assert!(asked["taskId"].is_string() && asked["status"] == "working", "{transport}: {asked} {said}");
         let listed = opcell(folder.path()).args(["runs", "list", "--json"]).output().unwrap();
         let runs: Value = serde_json::from_slice(&listed.stdout).unwrap();
-        let run = runs.as_array().unwrap().iter().find(|run| run["workflow"] == "ask").unwrap()["run"].as_str().unwrap();
+        let run =
+            runs.as_array().unwrap().iter().find(|run| run["workflow"] == "ask").unwrap()["run"].as_str().unwrap();
         let (looked, said, _) = call("opcell_run", &[&format!("run={run}")]);
         assert_eq!(looked["structuredContent"]["status"], "suspended", "{transport}: {said}");
         let (refused, said, _) = call("opcell_run", &["run=none"]);

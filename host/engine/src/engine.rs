@@ -691,7 +691,8 @@ impl Engine {
         if state.status().has_ended() {
             return Err(RunError::Ended { run: run.clone(), status: state.status() });
         }
-        if state.asked_call(question).is_none() {
+        // No process may drive the run, so that nothing has ended the question yet.
+        if state.asked_call(question).is_none() || state.call_is_overdue(question, self.ports.timer.now()) {
             return Err(RunError::NotAsked { run: run.clone() });
         }
         for message in self.journal.inbox(run).await? {

@@ -55,7 +55,9 @@ pub(super) fn may_run(text: &str, patterns: &[String]) -> bool {
             return true;
         }
         for simple in &line.commands {
-            let interprets = simple.words.iter().any(Word::is_interpreter);
+            // Anywhere but in front, a dot is this folder.
+            let runs = |(at, word): (usize, &Word)| (at == 0 || word.text != ".") && word.is_interpreter();
+            let interprets = simple.words.iter().enumerate().any(runs);
             if interprets || patterns.iter().any(|pattern| simple.contains(pattern)) {
                 return true;
             }
@@ -346,6 +348,7 @@ mod tests {
             "git commit -m 'alarm'",
             "ls *.rs",
             "grep 'confirm' x",
+            "git add .",
             "cat <<< x",
             "cargo test --jobs=2",
         ] {

@@ -265,6 +265,13 @@ impl State {
         self.answers_due.is_some_and(|due| due <= now)
     }
 
+    /// Returns `true` if the time for an answer to this question about a call is over.
+    #[must_use]
+    pub fn call_is_overdue(&self, question: &str, now: Timestamp) -> bool {
+        let talk = self.asked_call(question).and_then(|frame| self.conversation(frame));
+        talk.is_some_and(|talk| talk.asks.iter().any(|ask| *ask.of.id == *question && ask.is_overdue(now)))
+    }
+
     /// The frame whose time for answers is over.
     pub(crate) fn overdue_answers(&self) -> Option<FrameId> {
         if self.answers_due.is_none_or(|due| due > self.now) {

@@ -3,7 +3,7 @@
 
 use crate::support::{Script, calling, check_history, json, routed};
 use opcell_engine::{
-    Decision, Delivery, Engine, Event, Message, Program, ResumeOptions, RunOptions, RunOutcome, Status,
+    Decision, Delivery, Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
     event::{CallAnswer, Request},
     outcome::Question,
 };
@@ -257,6 +257,8 @@ async fn without_an_answer_in_time_the_call_is_refused_or_the_step_fails() {
         script.passes(59_000_000);
         assert_eq!(go_on(&engine, &outcome.run).await.status, Status::Suspended);
         script.passes(1_000_000);
+        let late = engine.answer_call(&outcome.run, &ids(&outcome)[0], yes(), Some("ann".into()), None).await;
+        assert!(matches!(late, Err(RunError::NotAsked { .. })), "{late:?}");
         let ended = go_on(&engine, &outcome.run).await;
         assert_eq!(ended.status, status, "{:?}", ended.message);
         assert!(script.called().is_empty());
