@@ -175,7 +175,7 @@ fn worked(process: u32) -> u64 {
 }
 
 #[test]
-fn checks_whose_clients_have_gone_are_not_begun() {
+fn checks_whose_clients_have_gone_are_not_started() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("opcell.toml"), "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n").unwrap();
     let server = Server::start(folder.path());

@@ -395,7 +395,7 @@ pub enum Event {
         question: Arc<str>,
         /// Approve or refuse.
         answer: CallAnswer,
-        /// Who, as the host knows them.
+        /// The person, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
         /// The place of the answer: `terminal`, `command`, `page`, `api`.

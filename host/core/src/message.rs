@@ -60,7 +60,7 @@ pub enum Message {
         question: Arc<str>,
         /// Approve or refuse.
         answer: CallAnswer,
-        /// Who says so.
+        /// The sender of the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
         /// The place of the answer.

@@ -11,13 +11,13 @@ use std::{
 };
 
 /// Ended runs that are kept by default: what a process remembers must not grow with how long it runs. So
-/// many fit the second cache of one core beside the run that goes on, which makes its steps a third faster than ten
+/// many fit the second cache of one core beside the run that continues, which makes its steps a third faster than ten
 /// times as many do.
 const ENDED_RECORDS: u64 = 2_000;
 
 /// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another. Of runs
 /// that ended, the last one is kept, and those before it as long as they have no more than 2,000 records together, or
-/// as many as [`keeping`](Self::keeping) says; a run that goes on is never dropped.
+/// as many as [`keeping`](Self::keeping) says; a run that continues is never dropped.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryJournal {
     runs: Arc<Mutex<Runs>>,

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_was_cut_short_is_begun_anew() {
+    fn an_account_that_was_cut_short_is_started_anew() {
         let folder = tempfile::tempdir().unwrap();
         let account = account(folder.path(), "plugin");
         assert!(account.take(Written::ENTRY, QUOTA));

@@ -183,7 +183,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps a compiled component. Whoever calls goes on without when this fails: a full disk must not stop a plugin.
+    /// Keeps a compiled component. The caller continues without it when this fails: a full disk must not stop a plugin.
     pub(crate) fn put(&self, key: Key<'_>, compiled: &[u8]) -> io::Result<()> {
         let name = key.file_name(&self.place);
         let unique = uuid::Uuid::new_v4();

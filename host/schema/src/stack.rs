@@ -14,7 +14,7 @@ pub(crate) fn needs_room_for(nesting: u64) -> bool {
     nesting > MAX_PLAIN_NESTING
 }
 
-/// Does work that recurses through so many schemas at most, where there is room for it.
+/// Does work that recurses through this number of schemas at most, where there is room for it.
 ///
 /// # Errors
 /// When there is no thread for it, or the work panics.

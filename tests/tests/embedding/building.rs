@@ -136,7 +136,7 @@ async fn a_plugin_comes_from_a_store_of_the_program_and_is_asked_for_again_when_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_are_kept_in_a_file_or_in_a_journal_that_is_shared() {
+async fn runs_are_stored_in_a_file_or_in_a_journal_that_is_shared() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.db");
     let text = r#"{:name "w" :description "d" :steps [{:name "e" :type :exit :status :success :output 1}]}"#;

@@ -309,7 +309,7 @@ fn state_line(outcome: &RunOutcome, step: Option<&Step>) -> String {
     )
 }
 
-/// What is said, on stdout; where the run goes, on stderr.
+/// The conversation, on stdout, and the path of the run, on stderr.
 struct Transcript<'t> {
     terminal: &'t Terminal,
     names: Vec<Arc<str>>,

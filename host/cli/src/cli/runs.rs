@@ -29,7 +29,7 @@ pub struct RunsArgs {
     command: RunsCommand,
 }
 
-/// Which journal.
+/// The journal to read.
 #[derive(Debug, Default, Args)]
 pub struct StoreArgs {
     /// Journal file, or URL of a PostgreSQL server; by default the project's, else `.opcell/runs.db`.

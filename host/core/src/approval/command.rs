@@ -17,7 +17,7 @@ const INTERPRETERS: &[&str] = &[
     "batch", "crontab",
 ];
 
-/// What may be before a program: `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
+/// Characters that may precede a program: `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
 const PREFIXES: [char; 4] = ['!', '@', '-', '+'];
 
 /// One word of a command.

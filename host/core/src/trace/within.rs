@@ -53,17 +53,17 @@ impl Room {
         self.fit_some(&mut step.result);
         self.fit_some(&mut step.artifacts);
         if let Some(talk) = &mut step.conversation {
-            self.fit_talk(talk);
+            self.fit_conversation(talk);
         }
         if let Some(JudgeTrace { arguments, conversation, .. }) = &mut step.judge {
             self.fit_some(arguments);
             if let Some(talk) = conversation {
-                self.fit_talk(talk);
+                self.fit_conversation(talk);
             }
         }
     }
 
-    fn fit_talk(&mut self, talk: &mut ConversationTrace) {
+    fn fit_conversation(&mut self, talk: &mut ConversationTrace) {
         self.fit(&mut talk.sections);
         for call in talk.messages.iter_mut().flat_map(|message| &mut message.tool_calls) {
             self.fit(&mut call.arguments);

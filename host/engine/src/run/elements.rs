@@ -31,7 +31,7 @@ use tokio::time::Instant;
 /// after it should not wait for it.
 const SLOW_CALL_US: u64 = 5_000;
 
-/// So many slow elements, if most are, show that the rest are best called in the open.
+/// The number of slow elements after which, if most are slow, the rest are called in the open.
 const SLOW_ONES: u32 = 8;
 
 /// Elements that are called ahead at most, however many may be under way: those that end at once gain nothing by more,
@@ -41,7 +41,7 @@ const MAX_SPECULATIVE_CALLS: usize = 256;
 /// A call that takes longer than this, in microseconds, is worth another thread.
 const OFFLOAD_THRESHOLD_US: i64 = 3;
 
-/// So many such calls in a row show that others are, too. Fewer may have been interrupted, or be the first to touch
+/// The number of such calls in a row after which others are expected to be, too. Fewer may have been interrupted, or be the first to touch
 /// something.
 const LONG_ONES: u32 = 4;
 

@@ -5,7 +5,7 @@ use opcell_engine::{ResumeOptions, RunOptions, Status};
 use opcell_types::Value;
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_run_is_retried_from_the_call_that_failed_and_what_came_before_is_kept() {
+async fn a_failed_run_is_retried_from_the_call_that_failed_with_all_that_came_before() {
     let not_now = || Err(retriable("unavailable", "not now"));
     let script = Script::new()
         .operation("a/first", |_| Ok(Value::from("1")))

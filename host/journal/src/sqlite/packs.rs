@@ -4,7 +4,7 @@
 //! such as `each` over thousands of elements) are therefore kept as packs, and so are small appends that came together
 //! with those of other runs ([`super::arrivals`]); other small appends, which something waits for, are rows.
 //!
-//! A pack's text is, for each record, a line `KIND VERSION AT BYTES` followed by the payload of so many bytes and a
+//! A pack's text is, for each record, a line `KIND VERSION AT BYTES` followed by the payload of that length and a
 //! line feed; it is compressed as one LZ4 block, after its length in 4 bytes, little-endian.
 
 use crate::record::Record;

@@ -1,5 +1,5 @@
 //! `opcell:javascript/handles`: closes files and directories of `opcell:plugin/files`. The engine of JavaScript plugins has
-//! no way to drop a handle that it was given, and a call may have only so many open.
+//! no way to drop a handle that it was given, and the open handles of a call are limited.
 
 use super::{
     View,

@@ -462,7 +462,7 @@ mod tests {
         }
     }
 
-    /// A call of a tool with so many numbers, as a line.
+    /// A call of a tool with this many numbers, as a line.
     fn call(id: usize, numbers: usize) -> String {
         let numbers = "0,".repeat(numbers);
         format!(
