@@ -107,7 +107,7 @@ fn a_description_comes_from_attribute_and_doc_comment() {
 fn schemas_are_derived_and_self_contained() {
     let schema = whole::data_schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-    assert_eq!(schema["properties"]["times"]["description"], "How often this was said.");
+    assert_eq!(schema["properties"]["times"]["description"], "The number of times that this was said.");
     assert_eq!(schema["required"], json!(["text", "times"]));
 
     let schema = parts::arguments_schema();
