@@ -247,7 +247,7 @@ impl Schedule {
 impl Schedule {
     /// The instants that nothing was done at, though the schedule was at work before them: newest first, and at most
     /// [`MOST_MISSED`]. `done` are the instants that something was done at, as far as that is still known; what is not
-    /// yet [`LATE`] is not missed.
+    /// yet a minute late is not missed.
     #[must_use]
     pub fn missed_since(&self, done: &BTreeSet<Timestamp>, now: Timestamp) -> Vec<Timestamp> {
         let mut missed = Vec::new();

@@ -13,7 +13,7 @@
 //! opened without following links and their MAC is checked on the very bytes that are loaded; an entry that fails is
 //! set aside and made again.
 //!
-//! The cache is bounded: when it has more than [`MOST_BYTES`], the entries that were not used for the longest time go.
+//! The cache is bounded: when it has more than [`MAX_CACHE_BYTES`], the entries that were not used for the longest time go.
 //! That a component could not be compiled within the limits is kept as well, for [`REFUSED_FOR`]: otherwise whoever
 //! offers it again and again keeps the compiler busy.
 
@@ -93,7 +93,7 @@ pub(crate) struct Cache {
     key: [u8; 32],
     /// Digest of where the entries and the key lie, and of whose they are.
     place: blake3::Hash,
-    /// See [`MOST_BYTES`].
+    /// See [`MAX_CACHE_BYTES`].
     most: u64,
 }
 
