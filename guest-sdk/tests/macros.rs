@@ -111,7 +111,10 @@ fn schemas_are_derived_and_self_contained() {
     assert_eq!(schema["required"], json!(["text", "times"]));
 
     let schema = parts::arguments_schema();
-    assert_eq!(schema["properties"]["full-name"], json!({ "type": "string", "description": "Who is greeted." }));
+    assert_eq!(
+        schema["properties"]["full-name"],
+        json!({ "type": "string", "description": "The person who is greeted." })
+    );
     assert_eq!(schema["required"], json!(["full-name"]));
     assert_eq!(schema["additionalProperties"], false);
 
