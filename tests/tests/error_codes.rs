@@ -71,7 +71,7 @@ fn filled(literal: &str) -> String {
     SEVERAL.replace_all(&filled, "…").into_owned()
 }
 
-/// The parts of `text`, which stands behind an opening bracket or a `=`, that `separator` separates: up to the bracket
+/// The parts of `text`, which follows an opening bracket or a `=`, that `separator` separates: up to the bracket
 /// that closes it, or to a `;`.
 fn parts(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);

@@ -78,7 +78,7 @@ pub enum Exchange {
         /// The digest before; the same if only its grants, limits or settings changed, none if it was left out.
         before: Option<String>,
     },
-    /// The plugin is no longer part of what begins now. Runs that began with it end with it.
+    /// The plugin is not available to new calls and runs. Runs that started with it finish with it.
     Removed {
         /// The plugin.
         plugin: String,

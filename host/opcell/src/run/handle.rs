@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// The events from the first one on, one thing at a time, and whenever the run is suspended, its questions. A
-    /// step has the same shape however fast it was. Ends when the run is no longer driven here.
+    /// step has the same shape however fast it was. The stream ends when this host stops driving the run.
     ///
     /// ```
     /// use opcell::prelude::*;
