@@ -37,6 +37,11 @@ fn project() -> tempfile::TempDir {
     folder
 }
 
+/// A plugin that keeps something in a store.
+fn keeper() -> Vec<u8> {
+    guest::component(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/shared/keeps/test.guest.wat"))
+}
+
 #[test]
 fn an_empty_folder_is_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -301,7 +306,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
 fn what_a_plugin_is_denied_can_be_granted_on_the_page_by_those_who_may() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), keeper()).unwrap();
     fs::write(
         folder.path().join("opcell.toml"),
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n",
@@ -503,7 +508,7 @@ fn a_page_shows_no_text_that_runs_backwards() {
 fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), keeper()).unwrap();
     let file = folder.path().join("opcell.toml");
     let before =
         "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\non-denied = \"ask\"\n";
@@ -587,7 +592,7 @@ fn a_grant_for_every_run_is_written_by_the_page_for_an_admin_with_its_own_form()
 fn a_denial_that_ended_a_run_is_lifted_for_later_ones_with_a_button() {
     let folder = tempfile::tempdir().unwrap();
     let asks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cli/run-asks-for-a-grant");
-    fs::write(folder.path().join("test.wasm"), guest::component(&asks.join("../shared/keeps/test.guest.wat"))).unwrap();
+    fs::write(folder.path().join("test.wasm"), keeper()).unwrap();
     let file = folder.path().join("opcell.toml");
     fs::write(&file, "workflows = [\".\"]\njournal = \"runs.db\"\n\n[plugins.test]\npath = \"test.wasm\"\n").unwrap();
     fs::copy(asks.join("w.edn"), folder.path().join("w.edn")).unwrap();

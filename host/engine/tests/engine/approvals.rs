@@ -54,6 +54,15 @@ fn script() -> Script {
     Script::new().tool("run", r#""ran""#).tool("look", r#""seen""#)
 }
 
+/// Two equal calls, one after the other, and one with other arguments.
+fn calls_twice_alike_and_once_otherwise() -> Script {
+    script()
+        .calls_tool("1", "run", r#"{"x":1}"#)
+        .calls_tool("2", "run", r#"{"x":1}"#)
+        .calls_tool("3", "run", r#"{"x":2}"#)
+        .says(["done"])
+}
+
 #[tokio::test]
 async fn a_call_waits_for_a_person_and_nothing_is_called_before() {
     let script = script().calls_tool("1", "run", r#"{"command":"rm -rf x"}"#).says(["done"]);
@@ -75,11 +84,7 @@ async fn a_call_waits_for_a_person_and_nothing_is_called_before() {
 
 #[tokio::test]
 async fn a_decision_answers_a_call_by_the_id_of_its_question() {
-    let script = script()
-        .calls_tool("1", "run", r#"{"x":1}"#)
-        .calls_tool("2", "run", r#"{"x":1}"#)
-        .calls_tool("3", "run", r#"{"x":2}"#)
-        .says(["done"]);
+    let script = calls_twice_alike_and_once_otherwise();
     let engine = script.engine();
     let outcome = start(&engine, r#"[{"ask":"always"}]"#).await;
     let decision = Decision::approve().by("ann").for_the_run();
@@ -94,11 +99,7 @@ async fn a_decision_answers_a_call_by_the_id_of_its_question() {
 
 #[tokio::test]
 async fn a_refusal_reaches_the_model_with_its_reason_and_is_not_asked_again() {
-    let script = script()
-        .calls_tool("1", "run", r#"{"x":1}"#)
-        .calls_tool("2", "run", r#"{"x":1}"#)
-        .calls_tool("3", "run", r#"{"x":2}"#)
-        .says(["done"]);
+    let script = calls_twice_alike_and_once_otherwise();
     let engine = script.engine();
     let outcome = start(&engine, r#"[{"ask":"always"}]"#).await;
     answer(&engine, &outcome, &ids(&outcome)[0], no("not on a Friday")).await;
