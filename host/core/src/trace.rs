@@ -179,11 +179,22 @@ pub struct StepTrace {
     /// Named values when it went on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Value>,
-    /// Of its cells and of its calls of tools, in the order in which they ended; its judge's are with the judge.
+    /// Of its cells and of its calls of tools, in the order of the calls; its judge's are with the judge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Receipt>,
     #[serde(skip)]
+    order: ReceiptOrder,
+    #[serde(skip)]
     done: bool,
+}
+
+/// The effect of each receipt of a step and of its judge.
+///
+/// Calls of one round run at once, and the same run must not read differently because another call ended first.
+#[derive(Debug, Clone, Default)]
+struct ReceiptOrder {
+    step: Vec<u64>,
+    judge: Vec<u64>,
 }
 
 /// A model conversation.
@@ -460,17 +471,17 @@ impl Reader {
                 }
             }
             Event::Replied { reply, .. } => {
-                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
+                if let (Some(frame), Some((effect, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.replied(request, reply);
+                    step.replied(*effect, request, reply);
                 }
             }
             Event::Abandoned { receipt, .. } => {
-                if let (Some(frame), Some((_, request))) = (located.frame, &located.request)
+                if let (Some(frame), Some((effect, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
-                    step.receipts_of(request).extend(receipt.as_ref().map(Receipt::without_record));
+                    step.add_receipt(*effect, request, receipt.as_ref());
                 }
             }
             Event::Retrying { frame, failure, .. } => {
@@ -678,27 +689,29 @@ impl StepTrace {
         }
     }
 
-    /// Returns the receipts that a call's receipt belongs to: those of the step, or of its judge.
-    fn receipts_of(&mut self, request: &Request) -> &mut Vec<Receipt> {
-        if self.done || matches!(request, Request::Judge { .. }) {
-            &mut self.judging().receipts
+    /// Adds a call's receipt to those of the step or of its judge, in the order of the calls.
+    fn add_receipt(&mut self, effect: u64, request: &Request, receipt: Option<&Receipt>) {
+        let Some(receipt) = receipt.map(Receipt::without_record) else { return };
+        let (receipts, effects) = if self.done || matches!(request, Request::Judge { .. }) {
+            (&mut self.judge.get_or_insert_default().receipts, &mut self.order.judge)
         } else {
-            &mut self.receipts
-        }
+            (&mut self.receipts, &mut self.order.step)
+        };
+        let place = effects.partition_point(|before| *before <= effect);
+        effects.insert(place, effect);
+        receipts.insert(place, receipt);
     }
 
-    fn replied(&mut self, request: &Request, reply: &EffectReply) {
+    fn replied(&mut self, effect: u64, request: &Request, reply: &EffectReply) {
         match reply {
             EffectReply::Invoke(reply) => {
-                self.receipts.extend(reply.receipt.as_ref().map(Receipt::without_record));
+                self.add_receipt(effect, request, reply.receipt.as_ref());
                 match &reply.result {
                     Ok(success) => self.result = Some(success.data.clone()),
                     Err(failure) => self.failure = Some(failure.clone()),
                 }
             }
-            EffectReply::Judge(reply) => {
-                self.judging().receipts.extend(reply.receipt.as_ref().map(Receipt::without_record))
-            }
+            EffectReply::Judge(reply) => self.add_receipt(effect, request, reply.receipt.as_ref()),
             EffectReply::Open(Ok(opened)) => {
                 // Another attempt is another conversation.
                 *self.conversation_mut() = ConversationTrace {
@@ -720,7 +733,7 @@ impl StepTrace {
             }
             EffectReply::Tool(reply) => {
                 self.conversation_mut().add(tool_message(request, &reply.result));
-                self.receipts_of(request).extend(reply.receipt.as_ref().map(Receipt::without_record));
+                self.add_receipt(effect, request, reply.receipt.as_ref());
             }
             EffectReply::Slept | EffectReply::Found => {}
         }

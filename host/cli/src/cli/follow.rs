@@ -43,11 +43,11 @@ impl Steps {
 
     /// Shows how the run ended. `kept`: a journal has it, so that what it waits for can still be sent.
     pub fn end(mut self, outcome: &RunOutcome, kept: bool, terminal: &Terminal) -> Result<Exit, Failure> {
-        self.progress.finish();
+        let receipts = self.progress.finish();
         if self.log.replaces_result() {
             self.log.write(terminal)?;
         } else {
-            show(outcome, &self.progress.receipts, self.log.records()?, kept, terminal)?;
+            show(outcome, &receipts, self.log.records()?, kept, terminal)?;
         }
         Ok(exit(outcome))
     }

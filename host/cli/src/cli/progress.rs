@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use opcell::{report::printable, run::receipt};
 use opcell_engine::{
     Program, Status,
-    event::{Destination, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
+    event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
     receipt::{Receipt, cell_of},
 };
 use opcell_ir::handoff;
@@ -48,8 +48,8 @@ pub struct StepProgress {
     mid_line: bool,
     /// Messages of failures that were shown.
     said: String,
-    /// Of every cell and every call of a tool, in the order in which they ended.
-    pub receipts: Vec<Receipt>,
+    /// Of every cell and every call of a tool, with its effect.
+    receipts: Vec<(EffectId, Receipt)>,
 }
 
 /// The depth of a frame among delegated workflows, and the names of the steps around it.
@@ -216,7 +216,15 @@ impl StepProgress {
                     self.line(&format!("{}    note: `{}`: {unkept}", "  ".repeat(depth.min(8)), program.name()));
                 }
             }
-            event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
+            event => self.keep_receipt(event),
+        }
+    }
+
+    fn keep_receipt(&mut self, event: &Event) {
+        if let (Some(receipt), Event::Replied { effect, .. } | Event::Abandoned { effect, .. }) =
+            (receipt(event), event)
+        {
+            self.receipts.push((*effect, receipt.without_record()));
         }
     }
 
@@ -303,7 +311,7 @@ impl StepProgress {
             }
             Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
             Event::InstanceFinished { instance, .. } => drop(self.bound.remove(instance)),
-            event => self.receipts.extend(receipt(event).map(Receipt::without_record)),
+            event => self.keep_receipt(event),
         }
     }
 
@@ -334,27 +342,33 @@ impl StepProgress {
         }
     }
 
-    /// The cells and the calls of tools, and each denial with its remedy.
-    pub fn finish(&mut self) {
+    /// Shows the cells and the calls of tools, and each denial with its remedy.
+    ///
+    /// Returns all receipts in the order of the calls: which of several at once ended first says nothing.
+    pub fn finish(&mut self) -> Vec<Receipt> {
         for (_, step) in self.steps.drain() {
             if let Some(bar) = step.bar {
                 bar.finish_and_clear();
             }
         }
+        self.receipts.sort_by_key(|(effect, _)| *effect);
+        let receipts: Vec<Receipt> =
+            std::mem::take(&mut self.receipts).into_iter().map(|(_, receipt)| receipt).collect();
         // No one reads it, and there may be a hundred thousand receipts.
         if self.quiet && self.live.is_none() {
-            return;
+            return receipts;
         }
         // Nothing moves any more, and what draws the lines that move keeps at most a screen of those above them.
         self.live = None;
-        for line in receipts::summary(&self.receipts, self.verbose).into_iter().chain(self.reasons()) {
+        for line in receipts::summary(&receipts, self.verbose).into_iter().chain(self.reasons(&receipts)) {
             self.line(&line);
         }
+        receipts
     }
 
     /// The lines that explain the cells that failed: all of them if everything is wanted, else the last few.
-    fn reasons(&self) -> Vec<String> {
-        let cells = self.receipts.iter().filter_map(|receipt| cell_of(receipt));
+    fn reasons(&self, receipts: &[Receipt]) -> Vec<String> {
+        let cells = receipts.iter().filter_map(|receipt| cell_of(receipt));
         let shown: Vec<&Value> = cells.filter(|cell| self.verbose || reasons::failed(cell)).collect();
         let most = if self.verbose { usize::MAX } else { FAILED_CELLS };
         let mut lines = Vec::new();
