@@ -308,6 +308,12 @@ impl State {
         self.instances.get(&InstanceId(0)).map(|instance| &instance.program)
     }
 
+    /// Returns the tenant on whose behalf it runs.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     /// Returns the run's dependencies, by name.
     #[must_use]
     pub fn pins(&self) -> &IndexMap<Arc<str>, Arc<str>> {

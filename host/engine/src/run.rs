@@ -530,8 +530,10 @@ impl Driver {
             Some(request) => decide::accepted(&self.state, request, reply),
             None => reply,
         };
-        // A person may grant what a call was refused, before that counts.
-        if let (Some((refused, receipt)), Some(operation)) = (reply.refused(), self.state.called(effect))
+        // A person may grant what a call was refused, before that counts. What they grant is the project's, and what a
+        // tenant may reach is decided by whoever embeds the host: there the question could have no answer that helps.
+        if self.state.tenant().is_none()
+            && let (Some((refused, receipt)), Some(operation)) = (reply.refused(), self.state.called(effect))
             && let Some(why) = self.ports.operations.asks(operation, refused, receipt)
         {
             let why = Some(why).filter(|why| !why.is_empty());

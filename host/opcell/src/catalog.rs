@@ -54,11 +54,11 @@ pub(crate) trait Widen: Send + Sync {
     async fn in_tenant(&self, loaded: &Loaded, tenant: &str) -> Result<Arc<InTenant>, Failure>;
 }
 
-/// Widened plugins that are kept; more are loaded again for each call.
+/// Widened plugins that are kept; the one that was made first makes room for another.
 const MAX_WIDENED: usize = 64;
 
-/// Plugins with more than their project grants them, by name and what was granted.
-type Widened = HashMap<(Arc<str>, Vec<Remedy>), Loaded>;
+/// Plugins with more than their project grants them, by name and what was granted, in the order in which they were made.
+type Widened = IndexMap<(Arc<str>, Vec<Remedy>), Loaded>;
 
 /// Returns the grant that a run can be given while it lasts: one that needs nothing but a name. A directory needs a
 /// path, and a private network more than a word: both are for the project file.
@@ -188,9 +188,10 @@ impl Catalog {
             return Err(cannot("its file holds another version than the one that the run began with".to_owned()));
         }
         let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
-        if widened.len() < MAX_WIDENED {
-            widened.insert(key, loaded.clone());
+        if widened.len() >= MAX_WIDENED {
+            widened.shift_remove_index(0);
         }
+        widened.insert(key, loaded.clone());
         Ok(loaded)
     }
 

@@ -90,8 +90,8 @@ impl RunCounters {
         if let Some(denial) = &outcome.denial {
             count(&mut ended.by_denial, denial.capability.split(' ').next().unwrap_or("other"));
         }
-        if outcome.reason.as_deref() == Some("limit-reached") || outcome.reason.as_deref() == Some("budget-exhausted") {
-            count(&mut ended.by_limit, outcome.reason.as_deref().unwrap_or("other"));
+        if let Some(limit @ "budget-exhausted") = outcome.reason.as_deref() {
+            count(&mut ended.by_limit, limit);
         }
     }
 }
@@ -119,8 +119,8 @@ pub(crate) struct Journaled {
     pub answered: Duration,
 }
 
-/// The text for some tenants, each with how the runs of its journal stand.
-pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
+/// Returns the text for some tenants, each with the figures of its journal if that answered.
+pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
     let mut out = String::new();
     let mut family = |name: &str, kind: &str, help: &str, rows: Vec<(String, String)>| {
         let _ = writeln!(out, "# HELP opcell_{name} {help}\n# TYPE opcell_{name} {kind}");
@@ -130,8 +130,12 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     };
     let label = |tenant: &Tenant| format!("tenant=\"{}\"", escaped(&tenant.name));
     let by = |tenant: &Tenant, key: &str, value: &str| format!("{},{key}=\"{}\"", label(tenant), escaped(value));
+    let journals: Vec<(&Tenant, &Journaled)> =
+        tenants.iter().filter_map(|(tenant, journaled)| Some((*tenant, journaled.as_ref()?))).collect();
+    let answers = tenants.iter().map(|(tenant, of)| (label(tenant), u8::from(of.is_some()).to_string())).collect();
+    family("journal_up", "gauge", "1 if the journal answered just now, 0 if its figures are missing below.", answers);
     let (mut runs, mut oldest) = (Vec::new(), Vec::new());
-    for (tenant, journaled) in tenants {
+    for (tenant, journaled) in &journals {
         // A status without runs is 0 and not absent: alarms compare numbers.
         let count = |status: &str| journaled.states.get(status).map_or(0, |tally| tally.runs);
         runs.extend(RunEntry::STATUSES.map(|status| (by(tenant, "status", status), count(status).to_string())));
@@ -143,7 +147,7 @@ pub(crate) fn text(tenants: &[(&Tenant, Journaled)]) -> String {
     let help = "Time since the last event of the run of each status that has been quiet for longest.";
     family("runs_oldest_seconds", "gauge", help, oldest);
     let of = |read: fn(&Journaled) -> String| {
-        tenants.iter().map(|(tenant, journaled)| (label(tenant), read(journaled))).collect()
+        journals.iter().map(|(tenant, journaled)| (label(tenant), read(journaled))).collect()
     };
     let runnable = of(|journaled| journaled.runnable.to_string());
     family("runs_runnable", "gauge", "Runs that could continue and that no worker has taken, up to 10000.", runnable);

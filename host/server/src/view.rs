@@ -34,6 +34,13 @@ const TRACES: usize = 4;
 /// Requests that wait until they may read.
 const WAITING: usize = 1_024;
 
+/// The time for which words on what a run waits for are shown again: they also depend on plugins and claims, which
+/// change without an event of the run.
+const WAIT_TTL: Duration = Duration::from_secs(10);
+
+/// Runs of one tenant whose words are remembered.
+const MAX_WAITS: usize = 1_000;
+
 /// Events that are read at once.
 const EVENTS_PER_READ: u64 = 256;
 
@@ -275,6 +282,15 @@ pub(crate) struct Views {
     waiting: Semaphore,
     traces: Arc<Semaphore>,
     kept: Mutex<HashMap<RunId, CachedView>>,
+    waits: Mutex<HashMap<RunId, CachedWait>>,
+}
+
+/// Words on what a run waits for.
+struct CachedWait {
+    /// Events of the run at that time.
+    records: u64,
+    read: Instant,
+    text: String,
 }
 
 impl Views {
@@ -286,12 +302,29 @@ impl Views {
             waiting: Semaphore::new(WAITING),
             traces: Arc::new(Semaphore::new(TRACES)),
             kept: Mutex::default(),
+            waits: Mutex::default(),
         })
     }
 
     /// Draws graphs with this from now on.
     pub(crate) fn draw_with(&self, draw: Draw) {
         let _ = self.draw.set(draw);
+    }
+
+    /// Returns what was said of a run a moment ago, if it has no more events than then.
+    pub(crate) fn wait_of(&self, run: &RunId, records: u64) -> Option<String> {
+        let waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = waits.get(run)?;
+        (wait.records == records && wait.read.elapsed() < WAIT_TTL).then(|| wait.text.clone())
+    }
+
+    /// Remembers what a run with so many events waits for.
+    pub(crate) fn remember_wait(&self, run: &RunId, records: u64, text: String) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        waits.retain(|_, wait| wait.read.elapsed() < WAIT_TTL);
+        if waits.len() < MAX_WAITS {
+            waits.insert(run.clone(), CachedWait { records, read: Instant::now(), text });
+        }
     }
 
     /// The right to read a run from its first event to its last, or to hold all of it.

@@ -15,6 +15,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::IntoResponse,
 };
+use futures_util::future;
 use opcell_engine::RunError;
 use serde::Serialize;
 use std::{
@@ -33,6 +34,9 @@ const MAX_RUNNABLE: u64 = 10_000;
 
 /// The time for which the last answer about the journals is taken for granted.
 const READY_TTL: Duration = Duration::from_millis(500);
+
+/// The time that a journal has to answer `/metrics`: less than the ten seconds that Prometheus waits for all of it.
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The health of the server.
 #[derive(Debug, Serialize, ToSchema)]
@@ -102,19 +106,36 @@ impl Readiness {
         content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<impl IntoResponse, Problem> {
     let caller = access::caller(&app, &headers)?;
-    let mut of: Vec<(&Tenant, Journaled)> = Vec::new();
-    for tenant in app.tenants.iter().filter(|tenant| caller.may_count(&tenant.name)) {
-        let asked = Instant::now();
-        let runnable = tenant.host.engine().runnable(MAX_RUNNABLE).await?.len() as u64;
-        let answered = asked.elapsed();
-        let states = tenant.host.engine().runs_by_status().await?;
-        of.push((tenant.as_ref(), Journaled { states, runnable, answered }));
-    }
+    let counted = app.tenants.iter().filter(|tenant| caller.may_count(&tenant.name));
+    let of: Vec<(&Tenant, Option<Journaled>)> =
+        future::join_all(counted.map(async |tenant| (tenant.as_ref(), journaled(tenant).await))).await;
     if of.is_empty() {
         let problem = Problem::new(StatusCode::FORBIDDEN, "scope-missing", "the token may not read metrics");
         return Err(problem.remedy("make one with `opcell token new --scope metrics`"));
     }
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics::text(&of)))
+}
+
+/// The figures of a tenant's journal; `None` if it does not answer, which hides neither its counters nor other tenants.
+async fn journaled(tenant: &Tenant) -> Option<Journaled> {
+    let figures = async {
+        let asked = Instant::now();
+        let runnable = tenant.host.engine().runnable(MAX_RUNNABLE).await?.len() as u64;
+        let answered = asked.elapsed();
+        let states = tenant.host.engine().runs_by_status().await?;
+        Ok::<_, RunError>(Journaled { states, runnable, answered })
+    };
+    match tokio::time::timeout(JOURNAL_TIMEOUT, figures).await {
+        Ok(Ok(figures)) => Some(figures),
+        Ok(Err(error)) => {
+            tracing::warn!(tenant = %tenant.name, %error, "no figures of the journal");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(tenant = %tenant.name, "no figures of the journal: it did not answer in time");
+            None
+        }
+    }
 }
 
 /// This document.
