@@ -178,6 +178,17 @@ pub enum JournalError {
         /// File of the journal.
         path: String,
     },
+    /// A log lies beside the journal that this user's programs did not write: opening the journal would apply it.
+    #[error(
+        "{log} was not written here, and would replace what {path} holds; move it away if it came with a checkout; \
+         if it is yours, move both files to another folder, where the journal counts as one from elsewhere"
+    )]
+    ForeignLog {
+        /// File of the log.
+        log: String,
+        /// File of the journal.
+        path: String,
+    },
     /// Another owner has taken the run since.
     #[error("run `{run}` was taken over: this writer has fence {held}, the newest is {newest}; nothing was written")]
     Fenced {
@@ -324,7 +335,10 @@ impl JournalError {
     /// Returns `true` if the storage failed; otherwise it works, and refused what was asked.
     #[must_use]
     pub fn is_of_storage(&self) -> bool {
-        matches!(self, Self::Storage(_) | Self::Unreachable { .. } | Self::Corrupt { .. } | Self::Locked)
+        matches!(
+            self,
+            Self::Storage(_) | Self::Unreachable { .. } | Self::Corrupt { .. } | Self::ForeignLog { .. } | Self::Locked
+        )
     }
 
     /// Stable and machine-readable, kebab-case.
@@ -335,6 +349,7 @@ impl JournalError {
             Self::RunExists(_) => "run-exists",
             Self::Held { .. } => "run-locked",
             Self::FromElsewhere { .. } => "run-from-elsewhere",
+            Self::ForeignLog { .. } => "journal-log-from-elsewhere",
             Self::Fenced { .. } => "run-fenced",
             Self::LeaseLost { .. } => "lease-lost",
             Self::Broken { .. } => "journal-tampered",

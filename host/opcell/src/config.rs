@@ -472,7 +472,7 @@ impl Config {
     pub(crate) fn covers(&self) -> &Covers {
         self.covers.get_or_init(|| {
             let local = self.servers.iter().filter(|(_, server)| server.remote.is_none());
-            local.map(|(name, server)| (name.clone(), Cover::of(server, &self.root))).collect()
+            Cover::of_all(local, &self.root)
         })
     }
 

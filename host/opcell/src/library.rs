@@ -102,7 +102,10 @@ impl Library {
         let mut names: BTreeMap<Arc<str>, Read> = BTreeMap::new();
         for layer in &self.layers {
             let mut here: BTreeMap<Arc<str>, (PathBuf, Read)> = BTreeMap::new();
-            for file in layer.iter().flat_map(|folder| document::in_folder(folder)) {
+            // A project may name one folder many times.
+            let mut seen = BTreeSet::new();
+            let folders = layer.iter().filter(|folder| seen.insert(real(folder)));
+            for file in folders.flat_map(|folder| document::in_folder(folder)) {
                 let stamp = stamp(&file);
                 let known = match before.files.get(&file) {
                     Some(known) if known.is_unchanged(&file, stamp) => known.clone(),

@@ -3,7 +3,7 @@
 
 mod folder;
 
-pub use folder::{Folder, Readers, create, make_folder, make_private, replace, temporary_name};
+pub use folder::{Folder, Readers, create, lock, make_folder, make_private, replace, temporary_name};
 
 use std::{
     fs::File,

@@ -1,9 +1,6 @@
 //! A call's arguments for people: all of them, as the model wrote them, with what hides made visible.
 
-use opcell_types::{
-    Value,
-    text::{is_invisible, printable},
-};
+use opcell_types::{Value, text::is_invisible};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -24,7 +21,8 @@ pub struct CallArguments {
     /// Bytes of the text that are left out, in its middle; 0 when all of it is there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// The change that an edit or a write makes, with `-` and `+` before each line.
+    /// The change that an edit or a write makes, with `-` and `+` before each line, after the other arguments: nothing
+    /// of the call is missing in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<String>,
     /// Remarks on what a person may overlook.
@@ -48,7 +46,14 @@ impl CallArguments {
         if left_out > 0 {
             notes.push(format!("{left_out} of {} bytes are not shown here", pretty.len()));
         }
-        Self { text, bytes: pretty.len() as u64, left_out: left_out as u64, difference: difference(arguments), notes }
+        let difference = difference(arguments).map(|difference| {
+            let (shown, left_out) = cut(&difference);
+            if left_out > 0 {
+                notes.push(format!("{left_out} of {} bytes of the change are not shown here", difference.len()));
+            }
+            shown
+        });
+        Self { text, bytes: pretty.len() as u64, left_out: left_out as u64, difference, notes }
     }
 }
 
@@ -108,7 +113,8 @@ fn is_latin(c: char) -> bool {
     matches!(c, '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
 }
 
-/// The lines that an edit replaces, or a write puts there.
+/// The lines that an edit replaces, or a write puts there. The model chose the names of the arguments: what else it
+/// wrote comes first, whole, so that no pair of texts takes the place of a command.
 fn difference(arguments: &Value) -> Option<String> {
     const REPLACED: [(&str, &str); 4] =
         [("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"), ("old", "new")];
@@ -116,15 +122,22 @@ fn difference(arguments: &Value) -> Option<String> {
     let lines = |mark: char, text: &str| -> String {
         text.split('\n').map(|line| format!("{mark} {}\n", escaped(line))).collect()
     };
-    let (before, after) = match REPLACED.iter().find_map(|(old, new)| Some((text(old)?, text(new)?))) {
-        Some((old, new)) => (lines('-', old), lines('+', new)),
+    let replaced = REPLACED.iter().find_map(|(old, new)| Some((*old, *new, text(old)?, text(new)?)));
+    let (taken, change) = match replaced {
+        Some((old_key, new_key, old, new)) => ([old_key, new_key], lines('-', old) + &lines('+', new)),
         None => {
-            let path = text("path").or_else(|| text("file")).or_else(|| text("file_path"))?;
-            let content = text("content").or_else(|| text("text"))?;
-            (format!("write {}\n", printable(path, 500)), lines('+', content))
+            ["path", "file", "file_path"].into_iter().find_map(text)?;
+            let key = ["content", "text"].into_iter().find(|key| text(key).is_some())?;
+            ([key, key], lines('+', text(key)?))
         }
     };
-    Some(cut(&format!("{before}{after}")).0)
+    let mut shown = String::new();
+    for (key, value) in arguments.as_object()?.iter().filter(|(key, _)| !taken.contains(&&***key)) {
+        let is_plain = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+        let key = if is_plain { key.to_string() } else { escaped(&Value::from(&**key).to_json()) };
+        let _ = writeln!(shown, "{key}: {}", escaped(&value.to_json()));
+    }
+    Some(shown + &change)
 }
 
 #[cfg(test)]
@@ -167,9 +180,31 @@ mod tests {
     #[test]
     fn edits_and_writes_are_shown_as_differences() {
         let edit = shown(r#"{"path": "a", "old_text": "x\ny", "new_text": "z"}"#);
-        assert_eq!(edit.difference.as_deref(), Some("- x\n- y\n+ z\n"));
+        assert_eq!(edit.difference.as_deref(), Some("path: \"a\"\n- x\n- y\n+ z\n"));
         let write = shown(r#"{"path": "a", "content": "x"}"#);
-        assert_eq!(write.difference.as_deref(), Some("write a\n+ x\n"));
+        assert_eq!(write.difference.as_deref(), Some("path: \"a\"\n+ x\n"));
         assert_eq!(shown(r#"{"command": "ls"}"#).difference, None);
+    }
+
+    #[test]
+    fn a_pair_of_texts_hides_no_other_argument() {
+        for extra in [r#""old": "a", "new": "b""#, r#""path": "README.md", "content": "Hello""#] {
+            let shown = shown(&format!("{{\"command\": \"rm -rf /home\", {extra}}}")).difference.unwrap();
+            assert!(shown.contains("command: \"rm -rf /home\"\n"), "{shown}");
+        }
+        let path = format!("docs/{}.bashrc", "a/../".repeat(200));
+        let shown = shown(&format!("{{\"path\": \"{path}\", \"content\": \"x\"}}")).difference.unwrap();
+        assert!(shown.contains(&path), "{shown}");
+    }
+
+    #[test]
+    fn a_long_change_is_cut_and_says_so() {
+        let arguments = shown(&format!(r#"{{"path": "a", "content": "{}"}}"#, "x".repeat(100_000)));
+        assert!(arguments.difference.unwrap().len() < MAX_SHOWN_BYTES + 200);
+        assert!(
+            arguments.notes.iter().any(|note| note.contains("of the change are not shown")),
+            "{:?}",
+            arguments.notes
+        );
     }
 }

@@ -10,7 +10,7 @@ use crate::{config::tools::McpServer, places::real};
 use opcell_tools::mcp::StartCheck;
 use opcell_types::control::is_code;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File},
     io::{self, Read as _},
     path::{Component, Path, PathBuf},
@@ -24,6 +24,9 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// Entries of folders that are looked at.
 const MAX_ENTRIES: usize = 65_536;
+
+/// The same, for all programs of a project together.
+const MAX_PROJECT_ENTRIES: usize = 1 << 20;
 
 /// Programs that read in the folder that they are started in what they are to run.
 const RUNNERS: [&str; 55] = [
@@ -87,8 +90,33 @@ const RUNNERS: [&str; 55] = [
 /// Programs that fetch others, which take folders for their data: `npx -y some-server .`
 const FETCHERS: [&str; 6] = ["npx", "bunx", "uvx", "pipx", "docker", "podman"];
 
-/// Parts of the folder that they are started in that they run or read.
-const FETCHED_INSTEAD: [&str; 4] = ["package.json", "node_modules", ".venv", "pyproject.toml"];
+/// Parts of the folder that a program is started in that it runs or reads: an interpreter's packages, and what says
+/// which they are.
+const PACKAGES: [&str; 5] = ["package.json", "node_modules", ".venv", "venv", "pyproject.toml"];
+
+/// Beginnings of the names of interpreters. Modules of the folder that they are started in come before their own:
+/// `python3 -m server` reads `json.py` there.
+const INTERPRETERS: [&str; 19] = [
+    "python",
+    "pypy",
+    "node",
+    "nodejs",
+    "ruby",
+    "perl",
+    "php",
+    "lua",
+    "tclsh",
+    "Rscript",
+    "julia",
+    "java",
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "osascript",
+];
 
 /// Folders whose files are made from others, fetched, or kept by version control: too many, and changed by every run.
 const LEFT_OUT: [&str; 15] = [
@@ -128,7 +156,7 @@ const STATE: [&str; 14] = [
 ];
 
 /// A part of what a program is made of, absolute and without links.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Part {
     File(PathBuf),
     /// Everything in a folder but state.
@@ -145,17 +173,87 @@ pub(crate) struct Cover {
     digest: Option<String>,
     /// Parts that are not read for the digest, and not written by models and plugins either.
     beside: Vec<PathBuf>,
+    /// The folder that it is started in, of which the code is not written either: it may be loaded, and there may be
+    /// too much of it, changed too often, to ask for consent each time.
+    reach: Option<PathBuf>,
+}
+
+/// The parts of a program as its command names them.
+struct Named {
+    parts: Vec<Part>,
+    beside: Vec<PathBuf>,
+    reach: Option<PathBuf>,
 }
 
 /// The parts of every program of a project, by the names of the servers.
 pub(crate) type Covers = BTreeMap<String, Cover>;
 
+/// Files that were read for the programs of a project: each is read once, however many programs load it, and the bytes
+/// of all of them are bounded together.
+struct Contents {
+    digests: HashMap<PathBuf, blake3::Hash>,
+    bytes_left: u64,
+    entries_left: usize,
+    /// Of the parts that have been looked at, and of what is written in them.
+    parts: HashMap<(Vec<Part>, Vec<PathBuf>), Option<String>>,
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self {
+            digests: HashMap::new(),
+            bytes_left: MAX_BYTES,
+            entries_left: MAX_PROJECT_ENTRIES,
+            parts: HashMap::new(),
+        }
+    }
+}
+
+impl Contents {
+    /// Returns the digest of a regular file; `None` where there is too much to read.
+    fn digest(&mut self, path: &Path) -> io::Result<Option<blake3::Hash>> {
+        if let Some(known) = self.digests.get(path) {
+            return Ok(Some(*known));
+        }
+        let mut content = blake3::Hasher::new();
+        let mut file = File::open(path)?.take(self.bytes_left.saturating_add(1));
+        content.update_reader(&mut file)?;
+        let read = self.bytes_left.saturating_add(1).saturating_sub(file.limit());
+        if read > self.bytes_left {
+            return Ok(None);
+        }
+        self.bytes_left -= read;
+        let digest = content.finalize();
+        self.digests.insert(path.to_owned(), digest);
+        Ok(Some(digest))
+    }
+}
+
 impl Cover {
     /// Looks at what the server's command names. Blocks.
     pub(crate) fn of(server: &McpServer, root: &Path) -> Self {
-        let root = real(root);
-        let (parts, beside) = parts(server, &root);
-        Self { digest: digest(&parts, server, &root).ok().flatten(), parts, beside }
+        Self::with(server, &real(root), &mut Contents::default())
+    }
+
+    /// As [`Self::of`], for all programs of a project.
+    pub(crate) fn of_all<'a>(servers: impl Iterator<Item = (&'a String, &'a McpServer)>, root: &Path) -> Covers {
+        let (root, mut contents) = (real(root), Contents::default());
+        servers.map(|(name, server)| (name.clone(), Self::with(server, &root, &mut contents))).collect()
+    }
+
+    fn with(server: &McpServer, root: &Path, contents: &mut Contents) -> Self {
+        let Named { parts, beside, reach } = named_by(server, root);
+        let written: Vec<PathBuf> = server.write.iter().map(|path| real(path)).collect();
+        let key = (parts, written);
+        let digest = match contents.parts.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let found = digest(&key.0, &key.1, root, contents).ok().flatten();
+                contents.parts.insert(key.clone(), found.clone());
+                found
+            }
+        };
+        Self { digest, parts: key.0, beside, reach }
     }
 
     /// As [`Self::of`], for a program of a folder.
@@ -211,10 +309,11 @@ impl Cover {
 
     /// Folders of which no grant extends to writing the code.
     pub(crate) fn loaded(&self) -> impl Iterator<Item = PathBuf> {
-        self.parts.iter().filter_map(|part| match part {
+        let code = self.parts.iter().filter_map(|part| match part {
             Part::Code(path) => Some(path.clone()),
             Part::File(_) | Part::Folder(_) => None,
-        })
+        });
+        code.chain(self.reach.clone())
     }
 }
 
@@ -238,7 +337,7 @@ impl StartCheck for SameAsConsented {
     }
 }
 
-fn parts(server: &McpServer, root: &Path) -> (Vec<Part>, Vec<PathBuf>) {
+fn named_by(server: &McpServer, root: &Path) -> Named {
     let directory = real(&server.directory);
     let words = std::iter::once(&server.program).chain(&server.arguments);
     let tokens: Vec<&str> = words.flat_map(|word| tokens(word)).collect();
@@ -265,8 +364,22 @@ fn parts(server: &McpServer, root: &Path) -> (Vec<Part>, Vec<PathBuf>) {
     if is_in_root && tokens.iter().any(|token| RUNNERS.contains(&program(token).as_str())) {
         parts.insert(Part::Code(root.to_owned()));
     }
-    let beside = FETCHED_INSTEAD.iter().filter(|_| fetches && directory.starts_with(root));
-    (parts.into_iter().collect(), beside.map(|name| directory.join(name)).collect())
+    let interprets = tokens.iter().any(|token| is_interpreter(token));
+    let is_within = directory.starts_with(root);
+    let loads = is_within && (!parts.is_empty() || interprets);
+    let is_fixed =
+        |path: &Path| parts.iter().any(|part| matches!(part, Part::Folder(folder) if path.starts_with(folder)));
+    let beside = PACKAGES.iter().filter(|_| is_within && fetches || loads).map(|name| directory.join(name));
+    let beside = beside.filter(|path| !is_fixed(path)).collect();
+    let reach = Some(directory).filter(|directory| loads && !is_fixed(directory));
+    Named { parts: parts.into_iter().collect(), beside, reach }
+}
+
+/// Returns `true` for the name of an interpreter, whatever its version: `/usr/bin/python3.11`.
+fn is_interpreter(token: &str) -> bool {
+    let name = token.rsplit('/').next().unwrap_or(token);
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    INTERPRETERS.contains(&name)
 }
 
 /// The parts that a named file or folder belongs to: the outermost folder below the project's; data for itself.
@@ -337,7 +450,7 @@ fn named(directory: &Path, token: &str) -> Vec<PathBuf> {
 }
 
 /// Of every file of the parts; `None` where there is nothing, or too much.
-fn digest(parts: &[Part], server: &McpServer, root: &Path) -> io::Result<Option<String>> {
+fn digest(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Contents) -> io::Result<Option<String>> {
     if parts.is_empty() {
         return Ok(None);
     }
@@ -345,7 +458,8 @@ fn digest(parts: &[Part], server: &McpServer, root: &Path) -> io::Result<Option<
         root,
         files: BTreeMap::new(),
         entries: 0,
-        written: server.write.iter().map(|path| real(path)).collect(),
+        entries_left: contents.entries_left.min(MAX_ENTRIES),
+        written,
     };
     for part in parts {
         let complete = match part {
@@ -354,11 +468,12 @@ fn digest(parts: &[Part], server: &McpServer, root: &Path) -> io::Result<Option<
             Part::Code(folder) => walk.folder(folder, |path| is_code(path) && !is_state(path))?,
         };
         if !complete {
+            contents.entries_left = contents.entries_left.saturating_sub(walk.entries);
             return Ok(None);
         }
     }
+    contents.entries_left = contents.entries_left.saturating_sub(walk.entries);
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 what a program is made of");
-    let mut left = MAX_BYTES;
     for (path, target) in &walk.files {
         let name = path.strip_prefix(root).unwrap_or(path).as_os_str().as_encoded_bytes();
         hasher.update(&(name.len() as u64).to_le_bytes()).update(name);
@@ -371,15 +486,8 @@ fn digest(parts: &[Part], server: &McpServer, root: &Path) -> io::Result<Option<
             hasher.update(b"none");
             continue;
         }
-        let mut content = blake3::Hasher::new();
-        let mut file = File::open(path)?.take(left.saturating_add(1));
-        content.update_reader(&mut file)?;
-        let read = left.saturating_add(1).saturating_sub(file.limit());
-        if read > left {
-            return Ok(None);
-        }
-        left -= read;
-        hasher.update(content.finalize().as_bytes());
+        let Some(content) = contents.digest(path)? else { return Ok(None) };
+        hasher.update(content.as_bytes());
     }
     Ok(Some(hasher.finalize().to_hex().to_string()))
 }
@@ -394,8 +502,9 @@ struct Walk<'a> {
     /// With what links say.
     files: BTreeMap<PathBuf, Option<PathBuf>>,
     entries: usize,
+    entries_left: usize,
     /// Places that a confined server writes to.
-    written: Vec<PathBuf>,
+    written: &'a [PathBuf],
 }
 
 impl Walk<'_> {
@@ -415,7 +524,7 @@ impl Walk<'_> {
             for entry in fs::read_dir(&folder)? {
                 let entry = entry?;
                 self.entries += 1;
-                if self.entries > MAX_ENTRIES {
+                if self.entries > self.entries_left {
                     return Ok(false);
                 }
                 let path = entry.path();

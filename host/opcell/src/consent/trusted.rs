@@ -9,11 +9,12 @@ use crate::{
 use opcell_ir::Diagnostic;
 use opcell_types::{
     Digest,
-    files::{Folder, Readers, read_text_bounded},
+    files::{Folder, Readers, lock, read_text_bounded},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
+    fs::File,
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -49,6 +50,27 @@ struct Entry {
     whole: Vec<String>,
 }
 
+impl TrustedText {
+    fn read(file: &Path) -> Result<Self, Rejected> {
+        let wrong = |what: String| {
+            let message = format!("{} {what}", file.display());
+            Rejected::plain(Diagnostic::error("trust-unreadable", message).help("remove it; projects then ask again"))
+        };
+        let text = match read_text_bounded(file, MAX_BYTES) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
+        };
+        let status = file.symlink_metadata().map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        if !status.is_file() || status.uid() != rustix::process::geteuid().as_raw() || status.mode() & 0o022 != 0 {
+            return Err(wrong("could have been written by another user".to_owned()));
+        }
+        toml_edit::de::from_str(&text).map_err(|error| wrong(format!("cannot be read: {error}")))
+    }
+}
+
 /// The user's earlier answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -67,24 +89,10 @@ impl Trusted {
     /// # Errors
     /// When it cannot be read, or someone else could have written it.
     pub fn read(places: &Places) -> Result<Self, Rejected> {
-        let Some(file) = places.state.as_ref().map(|state| state.join("trusted")) else { return Ok(Self::default()) };
-        let wrong = |what: String| {
-            let message = format!("{} {what}", file.display());
-            Rejected::plain(Diagnostic::error("trust-unreadable", message).help("remove it; projects then ask again"))
-        };
-        let text = match read_text_bounded(&file, MAX_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { file: Some(file), text: TrustedText::default() });
-            }
-            Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
-        };
-        let status = file.symlink_metadata().map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        if !status.is_file() || status.uid() != rustix::process::geteuid().as_raw() || status.mode() & 0o022 != 0 {
-            return Err(wrong("could have been written by another user".to_owned()));
+        match places.state.as_ref().map(|state| state.join("trusted")) {
+            Some(file) => Ok(Self { text: TrustedText::read(&file)?, file: Some(file) }),
+            None => Ok(Self::default()),
         }
-        let text = toml_edit::de::from_str(&text).map_err(|error| wrong(format!("cannot be read: {error}")))?;
-        Ok(Self { file: Some(file), text })
     }
 
     /// Returns `true` if the user consented to exactly this.
@@ -121,6 +129,7 @@ impl Trusted {
             requests: requests.iter().map(ToString::to_string).collect(),
             whole: requests.iter().map(Request::digest).collect(),
         };
+        let _turn = self.newest()?;
         self.text.projects.insert(key(project), entry);
         self.write()
     }
@@ -130,18 +139,32 @@ impl Trusted {
     /// # Errors
     /// When it cannot be written.
     pub fn revoke(&mut self, project: &Path) -> io::Result<bool> {
+        let _turn = self.newest()?;
         if self.text.projects.remove(&key(project)).is_none() {
             return Ok(false);
         }
         self.write().map(|()| true)
     }
 
-    fn write(&self) -> io::Result<()> {
+    fn file(&self) -> io::Result<&Path> {
         let no_home = || io::Error::other("there is no home directory to keep it in; set HOME or XDG_STATE_HOME");
-        let file = self.file.as_ref().ok_or_else(no_home)?;
+        self.file.as_deref().ok_or_else(no_home)
+    }
+
+    /// Takes in what others have written since, and keeps them from writing meanwhile: consent that is revoked must not
+    /// come back with that to another project.
+    fn newest(&mut self) -> io::Result<File> {
+        let file = self.file()?.to_owned();
         if let Some(folder) = file.parent() {
             Folder::open_or_make(folder, Readers::Owner)?;
         }
+        let turn = lock(&file.with_extension("lock"))?;
+        self.text = TrustedText::read(&file).map_err(io::Error::other)?;
+        Ok(turn)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let file = self.file()?;
         let text = toml_edit::ser::to_string_pretty(&self.text).map_err(io::Error::other)?;
         write_whole(file, &format!("{HEADER}\n{text}"), Readers::Owner)
     }
@@ -199,6 +222,21 @@ mod tests {
         assert_eq!(before(&format!("{server}\nenv = [\"X\"]")), [Before::Same, Before::New]);
         std::fs::write(folder.path().join("server.sh"), "two").unwrap();
         assert_eq!(before(server), [Before::Changed]);
+    }
+
+    #[test]
+    fn of_several_that_are_written_at_once_none_is_lost_and_none_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = |name: &str| folder.path().join(name).join("opcell.toml");
+        let asks = requests("[sessions]\nrecord = \"r.yaml\"", folder.path());
+        let mut first = Trusted::read(&places(folder.path())).unwrap();
+        let mut second = first.clone();
+        first.allow(&project("a"), &asks).unwrap();
+        second.allow(&project("b"), &asks).unwrap();
+        assert!(first.revoke(&project("b")).unwrap(), "it was read before that was written");
+        second.allow(&project("c"), &asks).unwrap();
+        let now = Trusted::read(&places(folder.path())).unwrap();
+        assert!(now.knows(&project("a")) && !now.knows(&project("b")) && now.knows(&project("c")));
     }
 
     #[test]

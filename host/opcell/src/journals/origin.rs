@@ -5,6 +5,9 @@
 //! this user has just made it. They are listed among the user's own state, under what identifies the file: a file that
 //! takes its place is another journal. A run from elsewhere can be looked at; it is driven once its user has adopted
 //! it.
+//!
+//! SQLite applies a log that lies beside the file, whoever wrote it. The log that a journal was last opened with is
+//! noted beside its list, so that one which a checkout brings is refused before it replaces the user's own runs.
 
 use crate::{
     config::{JournalPlace, JournalSettings, lock::write_whole},
@@ -15,7 +18,7 @@ use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
     Record, Retention, RunEntry, RunId, RunQuery, StatusTally,
 };
-use opcell_types::files::{Folder, Readers, make_private, read_text_bounded};
+use opcell_types::files::{Folder, Readers, lock, read_text_bounded};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
@@ -95,17 +98,55 @@ fn write_list(file: &Path, runs: &BTreeSet<RunId>) -> io::Result<()> {
 
 /// Keeps other processes from looking at the same time.
 fn turn(list: &Path) -> io::Result<File> {
-    let lock = list.with_file_name("lock");
-    make_private(&lock)?;
-    let file = File::open(lock)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
-    Ok(file)
+    lock(&list.with_file_name("lock"))
 }
 
 fn folder(places: &Places) -> io::Result<Option<PathBuf>> {
     let Some(folder) = places.state.as_ref().map(|state| state.join("journals")) else { return Ok(None) };
     Folder::open_or_make(&folder, Readers::Owner)?;
     Ok(Some(folder))
+}
+
+/// Endings of the logs that SQLite applies when it opens a file.
+const LOGS: [&str; 2] = ["-wal", "-journal"];
+
+/// Returns the log of a file that has this ending.
+fn log_of(file: &Path, ending: &str) -> PathBuf {
+    let mut log = file.as_os_str().to_owned();
+    log.push(ending);
+    log.into()
+}
+
+/// The note on the log that a journal was last opened with.
+fn note_of(list: &Path) -> PathBuf {
+    list.with_extension("log")
+}
+
+/// Refuses a log with something in it that no process of this user's was seen with.
+fn check_logs(file: &Path, list: &Path) -> Result<(), JournalError> {
+    // Of a journal that is not known either, all runs come from elsewhere.
+    if !list.exists() {
+        return Ok(());
+    }
+    let noted = read_text_bounded(&note_of(list), MAX_LIST_BYTES).unwrap_or_default();
+    for log in LOGS.map(|ending| log_of(file, ending)) {
+        let Ok(status) = fs::symlink_metadata(&log) else { continue };
+        if status.len() > 0 && !identity(&log).is_ok_and(|found| found == noted) {
+            let (log, path) = (log.display().to_string(), file.display().to_string());
+            return Err(JournalError::ForeignLog { log, path });
+        }
+    }
+    Ok(())
+}
+
+/// Notes the log that a journal has now that it is open: it stays the same until the last process closes it.
+fn note_log(file: &Path, list: &Path) -> io::Result<()> {
+    let note = note_of(list);
+    let Ok(now) = identity(&log_of(file, "-wal")) else { return Ok(()) };
+    if read_text_bounded(&note, MAX_LIST_BYTES).is_ok_and(|noted| noted == now) {
+        return Ok(());
+    }
+    write_whole(&note, &now, Readers::Owner)
 }
 
 /// Opens a journal, and finds out which of its runs come from elsewhere.
@@ -117,10 +158,6 @@ pub(super) async fn opened<E: From<JournalError>>(
     let JournalPlace::File(file) = &settings.place else { return open() };
     let is_new = || fs::metadata(file).map_or(true, |status| status.len() == 0);
     let is_guarded = in_project(settings).is_some();
-    if !is_guarded && !is_new() {
-        // The user named it, or consented to it.
-        return open();
-    }
     let failed = |error: io::Error| JournalError::Storage(Arc::new(error));
     // A read-only home keeps no list: what is there already comes from elsewhere each time.
     let folder = folder(places).unwrap_or_else(|error| {
@@ -136,8 +173,18 @@ pub(super) async fn opened<E: From<JournalError>>(
         None => None,
     };
     let is_new = is_new();
+    if let (true, Some(folder), Ok(identity)) = (is_guarded, &folder, identity(file)) {
+        check_logs(file, &folder.join(identity))?;
+    }
     let journal = open()?;
     let list = folder.map(|folder| Ok::<_, io::Error>(folder.join(identity(file)?))).transpose().map_err(failed)?;
+    if let Some(list) = &list {
+        note_log(file, list).map_err(failed)?;
+    }
+    if !is_guarded && !is_new {
+        // The user named it, or consented to it.
+        return Ok(journal);
+    }
     let known = list.as_deref().map(read_list).and_then(|read| match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => Some(read),
@@ -332,12 +379,16 @@ mod tests {
         }
 
         async fn open(&self) -> Arc<dyn Journal> {
+            self.try_open().await.unwrap()
+        }
+
+        async fn try_open(&self) -> Result<Arc<dyn Journal>, JournalError> {
             fs::create_dir_all(self.folder.path().join("project")).unwrap();
             let places = Places { state: Some(self.folder.path().join("state")), ..Places::default() };
             let mut settings = JournalSettings::at(self.file());
             settings.project = Some(self.folder.path().join("project"));
             let open = || Ok(Arc::new(SqliteJournal::open(self.file())?) as Arc<dyn Journal>);
-            opened::<JournalError>(&settings, &places, open).await.unwrap()
+            opened::<JournalError>(&settings, &places, open).await
         }
 
         /// A journal as a checkout brings it, with a run that waits for a driver.
@@ -395,6 +446,35 @@ mod tests {
         }
         world.checked_out().await;
         assert!(runnable(world.open().await.as_ref()).await.is_empty());
+    }
+
+    /// A checkout brings no journal, but a log that holds another one.
+    #[tokio::test]
+    async fn a_log_that_came_with_a_checkout_replaces_no_run() {
+        let world = World::new();
+        make(world.open().await.as_ref(), "own").await;
+        let elsewhere = world.folder.path().join("elsewhere.db");
+        let journal = SqliteJournal::open(&elsewhere).unwrap();
+        make(&journal, "planted").await;
+        let log = log_of(&world.file(), "-wal");
+        assert!(fs::metadata(log_of(&elsewhere, "-wal")).unwrap().len() > 0);
+        fs::copy(log_of(&elsewhere, "-wal"), &log).unwrap();
+        let refused = world.try_open().await.err().unwrap();
+        assert_eq!(refused.kind(), "journal-log-from-elsewhere", "{refused}");
+        fs::remove_file(&log).unwrap();
+        assert_eq!(runnable(world.open().await.as_ref()).await, ["own".into()]);
+    }
+
+    #[tokio::test]
+    async fn a_log_that_a_killed_process_left_is_its_users() {
+        let world = World::new();
+        make(world.open().await.as_ref(), "own").await;
+        // Never closed: as after a kill, the log stays.
+        let killed = world.open().await;
+        make(killed.as_ref(), "other").await;
+        std::mem::forget(killed);
+        assert!(fs::metadata(log_of(&world.file(), "-wal")).unwrap().len() > 0);
+        assert_eq!(runnable(world.open().await.as_ref()).await.len(), 2);
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::Caller;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use opcell_types::files::{Folder, Readers};
+use opcell_types::files::{Folder, Readers, lock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
@@ -144,6 +144,7 @@ impl TokenStore {
     /// # Errors
     /// When the file cannot be read or written, or there is no randomness.
     pub fn create(&self, name: &str, tenant: &str, scopes: &[Scope]) -> io::Result<String> {
+        let _turn = self.turn()?;
         let mut tokens = self.list()?;
         let (mut id, mut secret) = ([0; 6], [0; 32]);
         getrandom::fill(&mut id).map_err(io::Error::other)?;
@@ -168,6 +169,7 @@ impl TokenStore {
     /// # Errors
     /// When the file cannot be read or written.
     pub fn revoke(&self, id: &str) -> io::Result<bool> {
+        let _turn = self.turn()?;
         let mut tokens = self.list()?;
         let before = tokens.len();
         tokens.retain(|token| *token.id != *id);
@@ -176,6 +178,14 @@ impl TokenStore {
             self.write(tokens)?;
         }
         Ok(found)
+    }
+
+    /// Keeps others from changing the list meanwhile: a token that is revoked must not come back with one that is made.
+    fn turn(&self) -> io::Result<fs::File> {
+        if let Some(folder) = self.file.parent() {
+            Folder::open_or_make(folder, Readers::Owner)?;
+        }
+        lock(&self.file.with_extension("lock"))
     }
 
     /// Remembers that the project has tokens: among the user's files, and in the project's own folder if it has one.

@@ -98,7 +98,7 @@ pub(super) async fn hook(
         }
         return Err(unsigned());
     };
-    let keys = keys(tenant, trigger, webhook).await;
+    let keys = keys(&app, tenant, trigger, webhook).await;
     let id = verify(webhook, &keys, &headers, &body, Timestamp::now()).map_err(|why| {
         tracing::warn!(target: "opcell::audit", tenant = %tenant.name, trigger = name, why, peer = %peer,
             "a webhook was refused");
@@ -145,9 +145,9 @@ async fn read(request: Request) -> Result<Bytes, Problem> {
     })
 }
 
-/// The keys of a webhook's secrets. A key that another webhook has as well is left out: its requests could be sent to
-/// either of them, and nothing in them says which is meant.
-async fn keys(tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<u8>> {
+/// The keys of a webhook's secrets. A key that another webhook has as well, of whichever tenant, is left out: its
+/// requests could be sent to either of them, and nothing in them says which is meant.
+async fn keys(app: &App, tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for source in &webhook.secrets {
         match source.read().await.map(|secret| keys_of(webhook.signature, &secret)) {
@@ -159,7 +159,8 @@ async fn keys(tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<
             }
         }
     }
-    for other in tenant.triggers.iter().filter(|other| other.name != trigger.name) {
+    let all = app.tenants.iter().flat_map(|of| of.triggers.iter().map(move |other| (of, other)));
+    for (of, other) in all.filter(|(of, other)| of.name != tenant.name || other.name != trigger.name) {
         let TriggerSource::Webhook(theirs) = &other.source else { continue };
         for source in &theirs.secrets {
             let Ok(secret) = source.read().await else { continue };
@@ -167,8 +168,8 @@ async fn keys(tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) -> Vec<Vec<
             let before = keys.len();
             keys.retain(|key| !theirs.contains(key));
             if keys.len() < before {
-                tracing::error!(tenant = %tenant.name, trigger = %trigger.name, other = %other.name,
-                    "two webhooks have one secret: nothing signed with it is taken; give each a secret of its own");
+                tracing::error!(tenant = %tenant.name, trigger = %trigger.name, other_tenant = %of.name,
+                    other = %other.name, "two webhooks have one secret: nothing signed with it is taken; give each a secret of its own");
             }
         }
     }

@@ -2,9 +2,13 @@
 //!
 //! It reads the system's programs and libraries and its own folder, and what was listed; it writes what was listed; it
 //! opens no network connection unless that was allowed, and no socket of this machine ever, beside pairs; it has no
-//! terminal, and types into none; of other processes it sees nothing and signals none; it does nothing that
-//! administrators and debuggers do, root or not. Landlock decides about files, TCP and signals, a filter of system
-//! calls about the rest, and capabilities are dropped. Everything that it starts is confined as well.
+//! terminal, and types into none; of other processes it sees nothing, and neither signals nor slows one; it does
+//! nothing that administrators and debuggers do, root or not. Landlock decides about files, TCP and signals, a filter
+//! of system calls about the rest, and capabilities are dropped. Everything that it starts is confined as well.
+//!
+//! Landlock has no say about modes, owners, times and extended attributes: a path leads to them whatever the rules. So
+//! the filter refuses each call that changes them by a path. By a descriptor they can be changed, for opening one was
+//! Landlock's decision.
 
 use super::{ConfinementReport, McpServer};
 use landlock::{
@@ -72,12 +76,9 @@ const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 /// Newest Landlock that is used where the kernel has it.
 const NEWEST: ABI = ABI::V10;
 
-/// Capabilities that root keeps: those about owners of files, which Landlock bounds, and about ports.
+/// Capabilities that root keeps: to open files, which Landlock bounds, and ports.
 const ROOT_CAPABILITIES: &[u32] = &[
-    0,  // CAP_CHOWN
     1,  // CAP_DAC_OVERRIDE
-    3,  // CAP_FOWNER
-    4,  // CAP_FSETID
     10, // CAP_NET_BIND_SERVICE
 ];
 
@@ -299,6 +300,61 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_userfaultfd,
 ];
 
+/// Calls that change a file by its path in ways that Landlock does not see, or that tell of files that it hides.
+const BY_PATH: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    SYS_SETXATTRAT,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    libc::SYS_fanotify_init,
+    libc::SYS_inotify_add_watch,
+];
+
+/// Calls with which processes of one user reach each other beside files.
+const SHARED: &[libc::c_long] = &[
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_mq_open,
+    libc::SYS_kcmp,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// Calls about a process by its number, as their first argument, which may only be the caller itself: 0.
+const OF_PROCESS: &[libc::c_long] =
+    &[libc::SYS_sched_setaffinity, libc::SYS_sched_setattr, libc::SYS_sched_setparam, libc::SYS_sched_setscheduler];
+
+/// Calls that are newer than the library's list of them; their numbers are the same on every processor.
+const SYS_FCHMODAT2: libc::c_long = 452;
+const SYS_SETXATTRAT: libc::c_long = 463;
+const SYS_REMOVEXATTRAT: libc::c_long = 466;
+const SYS_FILE_SETATTR: libc::c_long = 469;
+
 /// The same calls by their numbers of x32, another way into a kernel of x86-64 that has it.
 #[cfg(target_arch = "x86_64")]
 const X32: (libc::c_long, &[(libc::c_long, libc::c_long)]) = (
@@ -334,7 +390,49 @@ fn calls(network: bool) -> Result<[BpfProgram; 2], seccompiler::Error> {
     use SeccompCmpArgLen::Dword;
     let rule = |conditions: Vec<SeccompCondition>| SeccompRule::new(conditions);
     let unsigned = |number: libc::c_int| u64::from(number.cast_unsigned());
-    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules: Rules = [REFUSED, BY_PATH, SHARED].concat().iter().map(|call| (*call, Vec::new())).collect();
+    let differs = |argument, value| SeccompCondition::new(argument, Dword, SeccompCmpOp::Ne, value);
+    // Times are set by a descriptor where there is no path.
+    let path = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_utimensat, vec![rule(vec![path])?]);
+    // A program that runs as its owner whoever starts it.
+    let as_owner = |argument| {
+        [libc::S_ISUID, libc::S_ISGID]
+            .map(u64::from)
+            .into_iter()
+            .map(|bit| rule(vec![SeccompCondition::new(argument, Dword, SeccompCmpOp::MaskedEq(bit), bit)?]))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    rules.insert(libc::SYS_fchmod, as_owner(1)?);
+    rules.insert(libc::SYS_mknodat, as_owner(2)?);
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([(libc::SYS_creat, as_owner(1)?), (libc::SYS_mknod, as_owner(1)?)]);
+    // And one that is made so at once.
+    let creates = unsigned(libc::O_CREAT);
+    let opens: &[(libc::c_long, u8)] = &[
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+        (libc::SYS_openat, 2),
+    ];
+    let made_for_owner = |flags, bit| {
+        rule(vec![
+            SeccompCondition::new(flags, Dword, SeccompCmpOp::MaskedEq(creates), creates)?,
+            SeccompCondition::new(flags + 1, Dword, SeccompCmpOp::MaskedEq(bit), bit)?,
+        ])
+    };
+    for (call, flags) in opens {
+        let rules_of = [libc::S_ISUID, libc::S_ISGID].map(|bit| made_for_owner(*flags, u64::from(bit)));
+        rules.insert(*call, rules_of.into_iter().collect::<Result<_, _>>()?);
+    }
+    for call in OF_PROCESS {
+        rules.insert(*call, vec![rule(vec![differs(0, 0)?])?]);
+    }
+    // Of others it may read their limits, and not set them.
+    let new = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    rules.insert(libc::SYS_prlimit64, vec![rule(vec![differs(0, 0)?, new])?]);
+    // A group of processes, and all of a user's.
+    rules.insert(libc::SYS_setpriority, vec![rule(vec![differs(0, 0)?])?, rule(vec![differs(1, 0)?])?]);
+    rules.insert(libc::SYS_ioprio_set, vec![rule(vec![differs(0, 1)?])?, rule(vec![differs(1, 0)?])?]);
     let requests = TERMINAL_REQUESTS
         .iter()
         .map(|request| rule(vec![SeccompCondition::new(1, Dword, SeccompCmpOp::Eq, *request)?]));
@@ -355,8 +453,8 @@ fn calls(network: bool) -> Result<[BpfProgram; 2], seccompiler::Error> {
     let namespaces =
         namespaces.map(|bit| rule(vec![SeccompCondition::new(0, Dword, SeccompCmpOp::MaskedEq(bit), bit)?]));
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
-    // What this call asks for lies in memory, which a filter cannot see: libraries use the older call then.
-    let newer: Rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    // What these calls ask for lies in memory, which a filter cannot see: libraries use the older calls then.
+    let newer: Rules = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new())).into();
     Ok([filter(rules, libc::EPERM)?, filter(newer, libc::ENOSYS)?])
 }
 

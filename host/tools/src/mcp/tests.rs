@@ -363,6 +363,16 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
     let host = std::process::id();
     let (environment, others) = (format!("cat /proc/{host}/environ"), format!("cat /proc/{host}/cmdline"));
     let reads = read(&secret);
+    let perl = |expression: &str| format!("perl -MFcntl -e '{expression} or exit 1'");
+    let victim = secret.display();
+    let (opens_up, touches) = (perl(&format!("chmod(0666, q({victim}))")), perl(&format!("utime(1, 1, q({victim}))")));
+    let gives_away = perl(&format!("chown(1, 1, q({victim}))"));
+    let marks = |mode: &str| perl(&format!("sysopen(F, q({}/{mode}), O_CREAT | O_WRONLY, {mode})", shared.display()));
+    let (plain, as_owner) = (marks("0755"), marks("04755"));
+    let other = tokio::process::Command::new("sleep").arg("600").kill_on_drop(true).spawn().unwrap();
+    let other_id = other.id().unwrap();
+    let slows = format!("renice -n 1 -p {other_id}");
+    let limits = format!("prlimit --pid {other_id} --cpu=1000:1000");
     let table: Vec<(&str, &dyn Fn(McpServer) -> McpServer, &str)> = vec![
         (&socket, &free, "yes"),
         (&socket, &confined, "no"),
@@ -382,6 +392,17 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
         ("kill -0 1", &confined, "no"),
         (&reads, &free, "yes"),
         (&reads, &confined, "no"),
+        (&opens_up, &free, "yes"),
+        (&opens_up, &confined, "no"),
+        (&touches, &free, "yes"),
+        (&touches, &confined, "no"),
+        (&gives_away, &confined, "no"),
+        (&plain, &confined, "yes"),
+        (&as_owner, &confined, "no"),
+        (&slows, &free, "yes"),
+        (&slows, &confined, "no"),
+        (&limits, &free, "yes"),
+        (&limits, &confined, "no"),
         ("cat server.sh && ls /usr", &confined, "yes"),
         ("echo x > here", &confined, "no"),
         (&write, &confined, "yes"),

@@ -228,6 +228,18 @@ pub fn make_private(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Keeps other processes out that take the same lock, until the returned file is dropped. The file of the lock is made
+/// where there is none, beside what it guards: that is replaced, and a lock on it would be on the file of before.
+///
+/// # Errors
+/// As the system says.
+pub fn lock(path: &Path) -> io::Result<File> {
+    make_private(path)?;
+    let file = File::open(path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
 /// A file at a path that the user named, in the place of what is there; of links as [`create`]. What is written to an
 /// absolute path where a device or a pipe is, such as `/dev/stdout`, goes into that.
 ///

@@ -78,6 +78,26 @@ fn what_a_command_loads_is_covered_and_not_only_what_it_names() {
     }
 }
 
+/// It need not be named to be loaded, and consent is not asked for each time that it changes.
+#[test]
+fn the_code_of_the_folder_that_a_program_is_started_in_is_not_written() {
+    let (_folder, root) = ground(&["srv/main.py", "common/__init__.py", "lib/serve", ".venv/bin/python"]);
+    for command in [
+        &["python3", "-m", "srv"][..],
+        &["python3.11", "-m", "installed_elsewhere"],
+        &["python3", "srv/main.py"],
+        &[".venv/bin/python", "srv/main.py"],
+        &["sh", "srv/main.sh"],
+        &["srv/main.py"],
+    ] {
+        let cover = Cover::of(&server(&root, command), &root);
+        assert_eq!(cover.loaded().next(), Some(root.clone()), "{command:?}");
+        let fixed: Vec<PathBuf> = cover.fixed().collect();
+        assert!(fixed.contains(&root.join(".venv")), "{command:?}: {fixed:?}");
+        assert!(fixed.contains(&root.join("node_modules")), "{command:?}: {fixed:?}");
+    }
+}
+
 #[test]
 fn what_is_not_found_is_said_plainly() {
     let (_folder, root) = ground(&["src/main.rs", "data/x.csv"]);
@@ -136,4 +156,17 @@ fn links_are_covered_by_what_they_say_and_lead_the_walk_nowhere_outside() {
     fs::remove_file(root.join("srv/dangling")).unwrap();
     symlink("elsewhere", root.join("srv/dangling")).unwrap();
     assert_ne!(Cover::of(&server(&root, &["srv/run"]), &root), before);
+}
+
+/// A project file may name thousands of servers, and each command looks at them before anyone consented.
+#[test]
+fn programs_with_the_same_parts_are_read_once() {
+    let (_folder, root) = ground(&["src/main.py", "Makefile"]);
+    let mut contents = Contents::default();
+    let covers: Vec<Cover> =
+        ["a", "b", "c"].map(|target| Cover::with(&server(&root, &["make", target]), &root, &mut contents)).into();
+    assert!(covers.iter().all(|cover| *cover == Cover::of(&server(&root, &["make", "a"]), &root)));
+    assert_eq!((contents.parts.len(), contents.digests.len()), (1, 2));
+    let read = MAX_BYTES - contents.bytes_left;
+    assert_eq!(read, ("src/main.py".len() + "Makefile".len()) as u64);
 }
