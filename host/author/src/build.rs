@@ -11,6 +11,8 @@ use crate::{
 };
 use opcell_types::files::{Folder, Readers, read_bounded, read_text_bounded};
 use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -85,7 +87,8 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     };
     let note = scratch.join("built");
     if let (Some(inputs), Ok(bytes)) = (&inputs, read_bounded(&path, MAX_COMPONENT))
-        && read_text_bounded(&note, MAX_NOTE).is_ok_and(|noted| noted == noted_line(inputs, &bytes))
+        && let (Ok(noted), Ok(line)) = (read_text_bounded(&note, MAX_NOTE), noted_line(inputs, &bytes, &path))
+        && noted == line
     {
         return Ok(Built { path, bytes, reused: true, varies });
     }
@@ -108,7 +111,7 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     let name = format!("{}.wasm", project.name);
     dist.replace(&name, &bytes, Readers::Shared).map_err(AuthorError::file(&path))?;
     if let Some(inputs) = inputs {
-        let line = noted_line(&inputs, &bytes);
+        let line = noted_line(&inputs, &bytes, &path).map_err(AuthorError::file(&path))?;
         made_scratch.replace("built", line.as_bytes(), Readers::Shared).map_err(AuthorError::file(&note))?;
     }
     Ok(Built { path, bytes, reused: false, varies })
@@ -127,8 +130,12 @@ pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
     Ok(Built { path, bytes, reused: false, varies: None })
 }
 
-fn noted_line(inputs: &str, component: &[u8]) -> String {
-    format!("{inputs} {}\n", blake3::hash(component).to_hex())
+/// The note on a component that was built here. The times that the system keeps of a file come with no checkout, so that
+/// a folder cannot bring a component along with the claim that it was made of its sources.
+fn noted_line(inputs: &str, bytes: &[u8], path: &Path) -> io::Result<String> {
+    let about = fs::metadata(path)?;
+    let stamp = format!("{:x}-{:x}-{}.{}", about.dev(), about.ino(), about.ctime(), about.ctime_nsec());
+    Ok(format!("{inputs} {} {stamp}", blake3::hash(bytes).to_hex()))
 }
 
 /// The programs that a plugin's folder brings along for building it, in place of those that are installed. Whoever made

@@ -8,6 +8,7 @@ use crate::{
     conversation::Message,
     decide::ValueLimits,
     failure::Failure,
+    message::approves,
     outcome::{LimitKind, RunEnd},
     program::Program,
     receipt::Receipt,
@@ -793,6 +794,17 @@ impl Event {
                 | Self::CancelRequested { .. }
                 | Self::Ticked
         )
+    }
+
+    /// Returns `true` if a person allowed something by it: a step to go on, a call, a grant.
+    #[must_use]
+    pub fn is_approval(&self) -> bool {
+        match self {
+            Self::SignalReceived(signal) => approves(&signal.data),
+            Self::CallAnswered { answer, .. } => matches!(answer, CallAnswer::Approve { .. }),
+            Self::GrantAnswered { grant, .. } => grant.is_some(),
+            _ => false,
+        }
     }
 
     /// The event as a journal keeps it.

@@ -289,6 +289,16 @@ impl Engine {
         })
     }
 
+    /// Returns `true` if a person allowed something within the first `seq` events of a run. A fork that shares them goes
+    /// on as they said, so that it takes the right to say so.
+    ///
+    /// # Errors
+    /// As [`Engine::history_up_to`].
+    pub async fn shares_approval(&self, run: &RunId, seq: u64) -> Result<bool, RunError> {
+        let events = self.history_up_to(run, Some(seq)).await?;
+        Ok(events.iter().any(|recorded| recorded.event.is_approval()))
+    }
+
     /// Creates a run that shares the first `seq` events of another, and returns its ID. It has no driver yet:
     /// [`Engine::resume`] does. Its effects have idempotency keys of their own.
     ///

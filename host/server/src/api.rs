@@ -47,7 +47,7 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub use root::Document;
-pub(crate) use runs::{PARK, Start, begin, encoded, run_graph};
+pub(crate) use runs::{PARK, Start, begin, encoded, may_share, run_graph};
 pub(crate) use send::{GrantBody, answer, answer_calls, grant, own, write_grant};
 
 /// Largest body of a request.

@@ -2,7 +2,7 @@
 //! for them is given back.
 
 use axum_server::accept::Accept;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
     future::{Ready, ready},
     io,
@@ -23,9 +23,18 @@ pub(crate) const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Connections at a time, whoever they are from: each may hold a request that is not complete yet.
 const CONNECTIONS: u64 = 16_384;
 
+/// The file descriptors that this process may have, after raising that to what its user may: of the usual 1,024 some
+/// hundred half-sent requests would take all.
+fn descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    limit.unwrap_or(u64::MAX)
+}
+
 /// Connections that leave the journal, cells and models at least as many descriptors.
 pub(crate) fn most_connections() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let descriptors = descriptors();
     usize::try_from(CONNECTIONS.min(descriptors / 2)).unwrap_or(usize::MAX)
 }
 

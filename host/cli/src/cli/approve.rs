@@ -12,7 +12,8 @@ use opcell_session::tools::TOOL_CALL_VARIABLE;
 use opcell_types::{Value, files::Readers};
 use std::{
     fmt::Write as _,
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    fs::File,
+    io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
     path::Path,
     sync::Arc,
 };
@@ -81,6 +82,9 @@ pub fn ask(run: &str, question: &Question) -> String {
     )
 }
 
+/// Bytes of two programs that are compared at once.
+const COMPARED_AT_ONCE: usize = 64 << 10;
+
 /// The most processes above this one that are looked at.
 const MAX_ANCESTORS: usize = 64;
 
@@ -94,20 +98,45 @@ pub fn given_by_a_person() -> Result<(), Failure> {
     Err(Diagnostic::error("answer-not-by-a-person", message).into())
 }
 
-/// Returns `true` if a process above this one is this program.
+/// Returns `true` if a process above this one is this program. A copy under another name is this program too.
 fn is_below_this_program() -> bool {
     let own = std::fs::read_link("/proc/self/exe").ok();
     let name = own.as_deref().and_then(Path::file_name);
+    let is_own = |id: u32| {
+        let above = format!("/proc/{id}/exe");
+        let program = std::fs::read_link(&above).ok();
+        program.as_deref().and_then(Path::file_name).is_some_and(|program| Some(program) == name)
+            || hold_the_same(Path::new("/proc/self/exe"), Path::new(&above)).unwrap_or(false)
+    };
     let mut process = parent_of("self");
     for _ in 0..MAX_ANCESTORS {
         let Some(id) = process.filter(|id| *id > 1) else { return false };
-        let program = std::fs::read_link(format!("/proc/{id}/exe")).ok();
-        if program.as_deref().and_then(Path::file_name).is_some_and(|program| Some(program) == name) {
+        if is_own(id) {
             return true;
         }
         process = parent_of(&id.to_string());
     }
     true
+}
+
+/// Returns `true` if two files hold the same; those of one size are read.
+fn hold_the_same(one: &Path, other: &Path) -> std::io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);
+    loop {
+        let read = one.read(&mut left)?;
+        let (Some(left), Some(right)) = (left.get(..read), right.get_mut(..read)) else { return Ok(false) };
+        if read == 0 {
+            return Ok(true);
+        }
+        other.read_exact(right)?;
+        if left != right {
+            return Ok(false);
+        }
+    }
 }
 
 /// The process that started another one. The name in parentheses may hold anything.

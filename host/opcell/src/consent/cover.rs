@@ -137,6 +137,13 @@ const LEFT_OUT: [&str; 15] = [
     "target",
 ];
 
+/// Those of them that hold no code that a program loads, or only what it made of the covered sources itself.
+const HARMLESS: [&str; 9] =
+    [".git", ".hg", ".svn", ".jj", ".opcell", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"];
+
+/// Folders that are left out and named in a line of consent.
+const MAX_NAMED_LEFT_OUT: usize = 3;
+
 /// Endings of files that programs write while they run.
 const STATE: [&str; 14] = [
     ".db",
@@ -166,9 +173,12 @@ enum Part {
 }
 
 /// The parts of a program, and a digest of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Cover {
     parts: Vec<Part>,
+    /// Folders within the parts that the digest leaves out although code may be loaded from them: packages and builds.
+    /// They come and go without a new consent, so that two covers may differ in them.
+    left_out: Vec<PathBuf>,
     /// Of every file, by what it is called in the project; `None` where there is too much of it.
     digest: Option<String>,
     /// Parts that are not read for the digest, and not written by models and plugins either.
@@ -185,6 +195,13 @@ struct Named {
     reach: Option<PathBuf>,
 }
 
+impl PartialEq for Cover {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { parts, left_out: _, digest, beside, reach } = self;
+        (parts, digest, beside, reach) == (&other.parts, &other.digest, &other.beside, &other.reach)
+    }
+}
+
 /// The parts of every program of a project, by the names of the servers.
 pub(crate) type Covers = BTreeMap<String, Cover>;
 
@@ -195,7 +212,15 @@ struct Contents {
     bytes_left: u64,
     entries_left: usize,
     /// Of the parts that have been looked at, and of what is written in them.
-    parts: HashMap<(Vec<Part>, Vec<PathBuf>), Option<String>>,
+    parts: HashMap<(Vec<Part>, Vec<PathBuf>), Found>,
+}
+
+/// What was found in the parts of a program.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    /// Of every file; `None` where there is nothing, or too much.
+    digest: Option<String>,
+    left_out: Vec<PathBuf>,
 }
 
 impl Default for Contents {
@@ -245,15 +270,15 @@ impl Cover {
         let Named { parts, beside, reach } = named_by(server, root);
         let written: Vec<PathBuf> = server.write.iter().map(|path| real(path)).collect();
         let key = (parts, written);
-        let digest = match contents.parts.get(&key) {
+        let Found { digest, left_out } = match contents.parts.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let found = digest(&key.0, &key.1, root, contents).ok().flatten();
+                let found = look(&key.0, &key.1, root, contents).unwrap_or_default();
                 contents.parts.insert(key.clone(), found.clone());
                 found
             }
         };
-        Self { digest, parts: key.0, beside, reach }
+        Self { digest, left_out, parts: key.0, beside, reach }
     }
 
     /// As [`Self::of`], for a program of a folder.
@@ -295,7 +320,14 @@ impl Cover {
             Part::File(path) | Part::Folder(path) => shown(path),
             Part::Code(path) => format!("the code in {}", shown(path)),
         };
-        format!("covers {}", self.parts.iter().map(part).collect::<Vec<_>>().join(", "))
+        let covered = self.parts.iter().map(part).collect::<Vec<_>>().join(", ");
+        if self.left_out.is_empty() {
+            return format!("covers {covered}");
+        }
+        let named: Vec<String> = self.left_out.iter().take(MAX_NAMED_LEFT_OUT).map(|path| shown(path)).collect();
+        let more = self.left_out.len().saturating_sub(named.len());
+        let more = if more > 0 { format!(" and {more} more folders") } else { String::new() };
+        format!("covers {covered}; not {}{more}", named.join(", "))
     }
 
     /// Files and folders that no grant extends to writing.
@@ -449,14 +481,15 @@ fn named(directory: &Path, token: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Of every file of the parts; `None` where there is nothing, or too much.
-fn digest(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Contents) -> io::Result<Option<String>> {
+/// Reads every file of the parts.
+fn look(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Contents) -> io::Result<Found> {
     if parts.is_empty() {
-        return Ok(None);
+        return Ok(Found::default());
     }
     let mut walk = Walk {
         root,
         files: BTreeMap::new(),
+        left_out: Vec::new(),
         entries: 0,
         entries_left: contents.entries_left.min(MAX_ENTRIES),
         written,
@@ -464,12 +497,14 @@ fn digest(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Conte
     for part in parts {
         let complete = match part {
             Part::File(path) => walk.add(path),
-            Part::Folder(folder) => walk.folder(folder, |path| !is_state(path))?,
-            Part::Code(folder) => walk.folder(folder, |path| is_code(path) && !is_state(path))?,
+            Part::Folder(folder) => walk.folder(folder, |path| !is_state(path) || is_trusted_bytecode(path))?,
+            Part::Code(folder) => {
+                walk.folder(folder, |path| is_code(path) && !is_state(path) || is_trusted_bytecode(path))?
+            }
         };
         if !complete {
             contents.entries_left = contents.entries_left.saturating_sub(walk.entries);
-            return Ok(None);
+            return Ok(Found::default());
         }
     }
     contents.entries_left = contents.entries_left.saturating_sub(walk.entries);
@@ -486,10 +521,24 @@ fn digest(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Conte
             hasher.update(b"none");
             continue;
         }
-        let Some(content) = contents.digest(path)? else { return Ok(None) };
+        let Some(content) = contents.digest(path)? else { return Ok(Found::default()) };
         hasher.update(content.as_bytes());
     }
-    Ok(Some(hasher.finalize().to_hex().to_string()))
+    let mut left_out = walk.left_out;
+    left_out.sort_unstable();
+    left_out.dedup();
+    Ok(Found { digest: Some(hasher.finalize().to_hex().to_string()), left_out })
+}
+
+/// Returns `true` for compiled Python that names its source by a hash: Python runs it whatever the source says, or
+/// compares a hash that whoever made the file could compute. What it compiles itself names a time.
+fn is_trusted_bytecode(path: &Path) -> bool {
+    const HASH_BASED: u8 = 1;
+    let mut head = [0; 8];
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("pyc"))
+        && fs::metadata(path).is_ok_and(|about| about.is_file())
+        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && head.get(4).is_some_and(|flags| flags & HASH_BASED != 0)
 }
 
 fn is_state(path: &Path) -> bool {
@@ -501,6 +550,8 @@ struct Walk<'a> {
     root: &'a Path,
     /// With what links say.
     files: BTreeMap<PathBuf, Option<PathBuf>>,
+    /// Folders that are not looked into although code may be loaded from them.
+    left_out: Vec<PathBuf>,
     entries: usize,
     entries_left: usize,
     /// Places that a confined server writes to.
@@ -531,8 +582,11 @@ impl Walk<'_> {
                 // A link to a folder of the project is followed: what is there is loaded like the rest.
                 let inside = || real(&path).starts_with(self.root);
                 if entry.file_type()?.is_dir() || path.is_dir() && inside() {
-                    if !is_left_out(&entry.file_name()) {
+                    let name = entry.file_name();
+                    if !is_left_out(&name) || name == "__pycache__" {
                         open.push(path);
+                    } else if !HARMLESS.iter().any(|harmless| name == *harmless) {
+                        self.left_out.push(path);
                     }
                 } else if counts(&path) && !self.add(&path) {
                     return Ok(false);

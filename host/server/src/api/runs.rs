@@ -9,7 +9,7 @@ use super::{
     shown, workflows,
 };
 use crate::{
-    access::{Admitted, Reading, Running},
+    access::{Admitted, Reading, Running, tokens::Scope},
     problem::Problem,
     tenant::Tenant,
 };
@@ -636,7 +636,23 @@ pub(super) async fn retry(
     forked(&admitted, &source, at, name).await
 }
 
+/// Refuses a fork that would repeat what a person approved, of a sender who may approve nothing.
+///
+/// # Errors
+/// 403, and when the run cannot be read.
+pub(crate) async fn may_share(admitted: &Admitted, source: &RunId, at: u64) -> Result<(), Problem> {
+    let Admitted { tenant, caller } = admitted;
+    if caller.may(Scope::Approve) || !tenant.host.engine().shares_approval(source, at).await? {
+        return Ok(());
+    }
+    let detail = "a person approved something in the events that the fork would share, and what follows happens again";
+    let problem = Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail);
+    Err(problem
+        .remedy("fork before the approval, so that it is asked for again, or use a token with the scope `approve`"))
+}
+
 async fn forked(admitted: &Admitted, source: &RunId, at: u64, name: Option<NewRunId>) -> Result<Response, Problem> {
+    may_share(admitted, source, at).await?;
     let Admitted { tenant, caller } = admitted;
     let by = Some(caller.name.clone());
     let run = tenant.host.engine().fork_by(source, at, name, by.clone()).await?;

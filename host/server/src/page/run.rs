@@ -342,6 +342,7 @@ pub(super) async fn fork(
     let admitted = visitor.admit(&tenant, Scope::Run)?;
     api::own(&admitted, &run.as_str().into())?;
     let _room = admitted.tenant.views.room().await?;
+    api::may_share(&admitted, &run.as_str().into(), form.at).await?;
     let fork =
         admitted.tenant.host.engine().fork_by(&run.into(), form.at, None, Some(admitted.caller.name.clone())).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
@@ -360,6 +361,7 @@ pub(super) async fn retry(
     let _room = admitted.tenant.views.room().await?;
     let engine = admitted.tenant.host.engine();
     let at = engine.retry_point(&run, None).await?;
+    api::may_share(&admitted, &run, at).await?;
     let fork = engine.fork_by(&run, at, None, Some(admitted.caller.name.clone())).await?;
     Ok(Redirect::to(&run_place(&tenant, &fork)).into_response())
 }

@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Open, Sender, Terminal, adopt, meant};
 use crate::cli::{
-    follow,
+    approve, follow,
     stop::{Stop, StopArgs},
     units::counted,
 };
@@ -74,6 +74,7 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
         }
         terminal.note(&format!("run `{}` has already ended; its result", entry.run));
     } else if let Some(answer) = args.doubt.answer() {
+        approve::given_by_a_person()?;
         let effect = args.effect.map(EffectId);
         engine.send(&entry.run, &Message::Answer { effect, answer, by: args.sender.name() }).await?;
     }
@@ -190,6 +191,9 @@ async fn forked(
 ) -> Result<Exit, Failure> {
     if !options.hold {
         continuable(host, source, at).await?;
+    }
+    if host.engine().shares_approval(source, at).await? {
+        approve::given_by_a_person()?;
     }
     let fork = host.engine().fork_by(source, at, options.name.clone(), Sender::default().name()).await?;
     if options.hold {

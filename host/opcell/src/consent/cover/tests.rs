@@ -170,3 +170,34 @@ fn programs_with_the_same_parts_are_read_once() {
     let read = MAX_BYTES - contents.bytes_left;
     assert_eq!(read, ("src/main.py".len() + "Makefile".len()) as u64);
 }
+
+/// Python compares no source with it, or one that whoever made it knew.
+#[test]
+fn compiled_python_that_names_its_source_by_a_hash_is_covered() {
+    let (_folder, root) = ground(&["srv/__init__.py", "srv/__pycache__/x.cpython-312.pyc"]);
+    let server = server(&root, &["python3", "-m", "srv"]);
+    let compiled = root.join("srv/__pycache__/x.cpython-312.pyc");
+    let write = |flags: u8, code: &[u8]| {
+        let head = [0xcb, 0x0d, 0x0d, 0x0a, flags, 0, 0, 0];
+        fs::write(&compiled, [&head[..], &[0; 8], code].concat()).unwrap();
+    };
+    write(0, b"made by its time");
+    let before = Cover::of(&server, &root);
+    write(0, b"again");
+    assert_eq!(Cover::of(&server, &root), before, "Python makes these by itself");
+    for flags in [1, 3] {
+        write(flags, b"planted");
+        assert_ne!(Cover::of(&server, &root), before);
+    }
+}
+
+#[test]
+fn a_folder_of_packages_within_a_part_is_named_as_not_covered() {
+    let (_folder, root) = ground(&["srv/index.js", "srv/node_modules/x/index.js", "srv/__pycache__/y.pyc"]);
+    let server = server(&root, &["node", "srv/index.js"]);
+    let cover = Cover::of(&server, &root);
+    let line = cover.line(|path| path.strip_prefix(&root).unwrap().display().to_string());
+    assert_eq!(line, "covers srv; not srv/node_modules");
+    fs::create_dir_all(root.join("srv/target")).unwrap();
+    assert_eq!(Cover::of(&server, &root), cover, "a build asks for no new consent");
+}
