@@ -2,7 +2,7 @@
 
 use crate::report::Rejected;
 use opcell_ir::Diagnostic;
-use opcell_types::files::leads_out;
+use opcell_types::{files::leads_out, text::is_invisible};
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
@@ -81,14 +81,45 @@ fn is_trusted(status: &Metadata, user: u32) -> bool {
 #[must_use]
 pub fn shell(path: &Path) -> String {
     let text = path.display().to_string();
+    if text.chars().any(is_unseen) {
+        let escaped: String = text.chars().map(escaped).collect();
+        return format!("$'{escaped}'");
+    }
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-,".contains(c);
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+/// Characters that a line does not show as what they are: breaks, blanks other than the usual one, and nothing at all.
+fn is_unseen(c: char) -> bool {
+    /// Letters and symbols that look like a blank.
+    const BLANK: [char; 4] = ['\u{2800}', '\u{3164}', '\u{115f}', '\u{ffa0}'];
+    c != ' ' && (c.is_control() || c.is_whitespace() || is_invisible(c) || BLANK.contains(&c))
+}
+
+/// As a shell reads it between `$'` and `'`.
+fn escaped(c: char) -> String {
+    match c {
+        '\n' => r"\n".to_owned(),
+        '\t' => r"\t".to_owned(),
+        '\r' => r"\r".to_owned(),
+        '\'' => r"\'".to_owned(),
+        '\\' => r"\\".to_owned(),
+        c if is_unseen(c) => format!("\\U{:08x}", u32::from(c)),
+        c => c.to_string(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn a_line_break_in_a_command_is_shown_as_one() {
+        assert_eq!(shell(Path::new("true # notes\ntouch x")), r"$'true # notes\ntouch x'");
+        assert_eq!(shell(Path::new("a\u{2800}b\u{a0}'c")), r"$'a\U00002800b\U000000a0\'c'");
+        assert_eq!(shell(Path::new("a b")), "'a b'");
+    }
 
     fn code(checked: Result<(), Rejected>) -> Option<String> {
         checked.err().map(|rejected| rejected.diagnostics[0].code.to_owned())

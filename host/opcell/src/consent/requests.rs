@@ -429,6 +429,9 @@ impl Collector {
         for folder in &config.skills {
             self.outside("the project", "reads skills from", folder);
         }
+        for folder in &config.plugin_folders {
+            self.outside("the project", "loads plugins from", folder);
+        }
         for root in &config.sessions.files {
             self.outside("models", if root.writable { "write" } else { "read" }, &root.path);
             if root.control_files {
