@@ -159,17 +159,19 @@ async fn keys(app: &App, tenant: &Tenant, trigger: &Trigger, webhook: &Webhook) 
             }
         }
     }
-    let all = app.tenants.iter().flat_map(|of| of.triggers.iter().map(move |other| (of, other)));
-    for (of, other) in all.filter(|(of, other)| of.name != tenant.name || other.name != trigger.name) {
-        let TriggerSource::Webhook(theirs) = &other.source else { continue };
-        for source in &theirs.secrets {
-            let Ok(secret) = source.read().await else { continue };
-            let theirs = keys_of(theirs.signature, &secret);
-            let before = keys.len();
-            keys.retain(|key| !theirs.contains(key));
-            if keys.len() < before {
-                tracing::error!(tenant = %tenant.name, trigger = %trigger.name, other_tenant = %of.name,
-                    other = %other.name, "two webhooks have one secret: nothing signed with it is taken; give each a secret of its own");
+    for of in app.tenants.iter() {
+        for other in of.triggers.iter().filter(|other| of.name != tenant.name || other.name != trigger.name) {
+            let TriggerSource::Webhook(theirs) = &other.source else { continue };
+            for source in &theirs.secrets {
+                let Ok(secret) = source.read().await else { continue };
+                let theirs = keys_of(theirs.signature, &secret);
+                let before = keys.len();
+                keys.retain(|key| !theirs.contains(key));
+                if keys.len() < before {
+                    tracing::error!(tenant = %tenant.name, trigger = %trigger.name, other_tenant = %of.name,
+                        other = %other.name,
+                        "two webhooks have one secret: nothing signed with it is taken; give each a secret of its own");
+                }
             }
         }
     }
