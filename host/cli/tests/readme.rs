@@ -191,7 +191,12 @@ fn words_that_people_search_for_are_on_the_page_that_answers() {
         ("langgraph", "migration.md"),
         ("n8n", "migration.md"),
         ("secret", "how-to/secrets.md"),
-        ("cron", "server.md"),
+        ("cron", "how-to/triggers.md"),
+        ("webhook", "how-to/triggers.md"),
+        ("otlp", "how-to/monitor.md"),
+        ("prometheus", "how-to/monitor.md"),
+        ("kubernetes", "how-to/deploy.md"),
+        ("systemd", "how-to/deploy.md"),
     ] {
         let text = fs::read_to_string(root().join("docs").join(page)).unwrap().to_lowercase();
         assert!(text.contains(word), "{page} does not have `{word}`");
