@@ -19,7 +19,7 @@ const REPOSITORY: &str = "https://github.com/opcell/opcell";
 const MADE: [&str; 3] = ["404.html", "print.html", "toc.html"];
 
 /// Questions as people type them, and the page that answers each. It must be among the first results.
-const QUESTIONS: [(&str, &str); 40] = [
+const QUESTIONS: [(&str, &str); 44] = [
     ("allow a host", "faq.html"),
     ("anthropic", "how-to/models.html"),
     ("api key", "how-to/models.html"),
@@ -31,10 +31,13 @@ const QUESTIONS: [(&str, &str); 40] = [
     ("completions", "install.html"),
     ("cost", "how-to/models.html"),
     ("cron", "how-to/triggers.html"),
+    ("debug", "faq.html"),
     ("delete old runs", "faq.html"),
     ("docker", "install.html"),
+    ("environment variables", "reference.html"),
     ("exit code", "reference.html"),
     ("expose server to team", "faq.html"),
+    ("first workflow", "first-workflow.html"),
     ("input file", "faq.html"),
     ("install", "install.html"),
     ("kubernetes", "fleet.html"),
@@ -50,6 +53,7 @@ const QUESTIONS: [(&str, &str); 40] = [
     ("ollama", "how-to/models.html"),
     ("otlp", "how-to/monitor.html"),
     ("postgresql", "fleet.html"),
+    ("proxy", "faq.html"),
     ("python dependencies", "authoring.html"),
     ("retention", "operating.html"),
     ("retry", "faq.html"),
