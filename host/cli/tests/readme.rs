@@ -304,6 +304,37 @@ fn every_key_of_a_language_is_on_its_page() {
     assert_eq!(all, Vec::<String>::new());
 }
 
+#[test]
+fn every_call_of_an_sdk_is_on_its_page() {
+    let page = fs::read_to_string(root().join("docs/sdk.md")).unwrap();
+    let rust = ["files", "log", "skills", "store", "tools"].map(|name| format!("src/{name}.rs"));
+    let one = |file: &str| vec![file.to_owned()];
+    let mut missing = Vec::new();
+    for (language, files, declares) in [
+        ("Rust", rust.to_vec(), r"(?m)^(?:    )?pub fn (\w+)"),
+        ("Python", one("python/opcell/__init__.py"), r"(?m)^    @staticmethod\n    def ([a-z]\w*)\("),
+        ("JavaScript and TypeScript", one("javascript/opcell.d.ts"), r"(?m)^  ([a-z]\w*)\("),
+        ("C", one("c/opcell.h"), r"(?m)^[a-z_].*?\b(opcell_[a-z_]+)\("),
+    ] {
+        let section = page.split(&format!("\n## {language}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+        let declares = regex::Regex::new(declares).unwrap();
+        let mut calls = 0;
+        for file in files {
+            let text = fs::read_to_string(root().join("guest-sdk").join(file)).unwrap();
+            for call in
+                declares.captures_iter(&text).map(|call| call[1].to_owned()).filter(|name| name != "constructor")
+            {
+                calls += 1;
+                if !regex::Regex::new(&format!(r"\b{call}\b")).unwrap().is_match(section) {
+                    missing.push(format!("{language}: {call}"));
+                }
+            }
+        }
+        assert!(calls > 10, "only {calls} calls of {language} were found");
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
 /// A claim about a neighbour has a link to a file at a commit (or, of documentation that is in no repository, to the
 /// pages of one version), or names a command, or says that nothing was read.
 #[test]
