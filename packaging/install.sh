@@ -17,7 +17,7 @@ command -v curl >/dev/null || fail "curl is needed"
 command -v sha256sum >/dev/null || fail "sha256sum is needed"
 case "$(uname -s) $(uname -m)" in
   "Linux x86_64") target=x86_64-unknown-linux-gnu ;;
-  *) fail "there is no release for $(uname -s) on $(uname -m); build it with: cargo install opcell-cli" ;;
+  *) fail "there is no release for $(uname -s) on $(uname -m); build it from a checkout: cargo install --path host/cli" ;;
 esac
 
 work=$(mktemp -d)

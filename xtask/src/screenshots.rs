@@ -13,13 +13,12 @@ use std::{
 };
 
 /// Name, path below the tenant, width and height.
-const PICTURES: [(&str, &str, u32, u32); 6] = [
+const PICTURES: [(&str, &str, u32, u32); 5] = [
     ("runs", "", 1280, 420),
-    ("run", "/runs/review", 1280, 1000),
-    ("approval", "/runs/release", 1280, 900),
-    ("denial", "/runs/health", 1280, 700),
-    ("compare", "/compare?a=review&b=review-again", 1280, 400),
-    ("narrow", "/runs/release", 500, 900),
+    ("run", "/runs/review", 1280, 1540),
+    ("approval", "/runs/release", 1280, 590),
+    ("denial", "/runs/health", 1280, 600),
+    ("compare", "/compare?a=review&b=review-again", 1280, 600),
 ];
 
 /// The folder of the pictures.

@@ -107,13 +107,13 @@ struct Global {
     /// Print every call of a plugin or a tool, even if there were many.
     #[arg(long, short, global = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// How much of what happens is logged to stderr; RUST_LOG is more precise, such as `warn,opcell_engine=debug`.
+    /// Level of the log on stderr; RUST_LOG is more precise, such as `warn,opcell_engine=debug`.
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// How lines of the log are written.
+    /// Format of the log.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// When to use colours. `auto`: on a terminal, unless `NO_COLOR` is set.
+    /// Use of colours. `auto`: on a terminal, unless `NO_COLOR` is set.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Color,
 }

@@ -191,7 +191,12 @@ fn words_that_people_search_for_are_on_the_page_that_answers() {
         ("langgraph", "migration.md"),
         ("n8n", "migration.md"),
         ("secret", "how-to/secrets.md"),
-        ("cron", "server.md"),
+        ("cron", "how-to/triggers.md"),
+        ("webhook", "how-to/triggers.md"),
+        ("otlp", "how-to/monitor.md"),
+        ("prometheus", "how-to/monitor.md"),
+        ("kubernetes", "how-to/deploy.md"),
+        ("systemd", "how-to/deploy.md"),
     ] {
         let text = fs::read_to_string(root().join("docs").join(page)).unwrap().to_lowercase();
         assert!(text.contains(word), "{page} does not have `{word}`");
@@ -297,6 +302,37 @@ fn every_key_of_a_language_is_on_its_page() {
     all.extend(missing("workflowskill.md", skill, 25));
     all.extend(missing("promptpack.md", pack, 35));
     assert_eq!(all, Vec::<String>::new());
+}
+
+#[test]
+fn every_call_of_an_sdk_is_on_its_page() {
+    let page = fs::read_to_string(root().join("docs/sdk.md")).unwrap();
+    let rust = ["files", "log", "skills", "store", "tools"].map(|name| format!("src/{name}.rs"));
+    let one = |file: &str| vec![file.to_owned()];
+    let mut missing = Vec::new();
+    for (language, files, declares) in [
+        ("Rust", rust.to_vec(), r"(?m)^(?:    )?pub fn (\w+)"),
+        ("Python", one("python/opcell/__init__.py"), r"(?m)^    @staticmethod\n    def ([a-z]\w*)\("),
+        ("JavaScript and TypeScript", one("javascript/opcell.d.ts"), r"(?m)^  ([a-z]\w*)\("),
+        ("C", one("c/opcell.h"), r"(?m)^[a-z_].*?\b(opcell_[a-z_]+)\("),
+    ] {
+        let section = page.split(&format!("\n## {language}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+        let declares = regex::Regex::new(declares).unwrap();
+        let mut calls = 0;
+        for file in files {
+            let text = fs::read_to_string(root().join("guest-sdk").join(file)).unwrap();
+            for call in
+                declares.captures_iter(&text).map(|call| call[1].to_owned()).filter(|name| name != "constructor")
+            {
+                calls += 1;
+                if !regex::Regex::new(&format!(r"\b{call}\b")).unwrap().is_match(section) {
+                    missing.push(format!("{language}: {call}"));
+                }
+            }
+        }
+        assert!(calls > 10, "only {calls} calls of {language} were found");
+    }
+    assert_eq!(missing, Vec::<String>::new());
 }
 
 /// A claim about a neighbour has a link to a file at a commit (or, of documentation that is in no repository, to the

@@ -69,11 +69,11 @@ impl Recorded {
 pub enum Event {
     /// The first event of every run.
     RunStarted(Box<RunStarted>),
-    /// A workflow that a delegate step names was found, or was not; the run keeps this definition from now on.
+    /// Opcell looked up a workflow that a delegate step names; the run keeps this definition from now on.
     DefinitionPinned {
         /// Its name.
         name: Arc<str>,
-        /// The definition; absent: there is none.
+        /// The definition; absent if there is none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         program: Option<Arc<Program>>,
     },
@@ -92,15 +92,14 @@ pub enum Event {
     },
     /// A guard was false; the step's outputs are null.
     StepSkipped {
-        /// The line that passes it by.
+        /// The line that skips it.
         parent: FrameId,
         /// Position in the workflow.
         step: u32,
         /// The step's name.
         name: Arc<str>,
     },
-    /// The inputs of a step that performs no effect of its own with them (and, under `each`, as seen without an
-    /// element).
+    /// The inputs of a step whose inputs are not arguments of an effect; with `each`, as seen without an element.
     StepPrepared {
         /// Frame of the step.
         frame: FrameId,
@@ -116,7 +115,7 @@ pub enum Event {
         #[serde(with = "wire")]
         items: Value,
     },
-    /// An element's turn began.
+    /// The step began for an element of an `each`.
     ElementEntered {
         /// The new frame.
         frame: FrameId,
@@ -125,14 +124,14 @@ pub enum Event {
         /// Position in the array.
         index: u32,
     },
-    /// An element's turn ended; its siblings go on whatever the result.
+    /// The step ended for an element; the other elements continue regardless of the result.
     ElementFinished {
         /// The element's.
         frame: FrameId,
-        /// Its output, or why there is none.
+        /// Its output, or the failure.
         result: Settled,
     },
-    /// A group of steps (a branch's choice, one of a parallel step's branches) began.
+    /// A group of steps began: the steps that a branch chose, or one branch of a parallel step.
     GroupEntered {
         /// The new frame.
         frame: FrameId,
@@ -141,7 +140,7 @@ pub enum Event {
         /// A branch: 0 `then`, 1 `else`. A parallel step: position among its branches.
         group: u32,
     },
-    /// A branch chose among steps that stay where they are; the others will be skipped.
+    /// A branch chose among steps of its own line, and the run skips the others.
     Chosen {
         /// The branch.
         frame: FrameId,
@@ -154,15 +153,15 @@ pub enum Event {
         frame: FrameId,
         /// The result that it ended with.
         result: Settled,
-        /// The whole run ends with it: a step inside failed or was an exit.
+        /// The whole run ends with the group: a step inside failed or was an exit.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         halted: bool,
     },
-    /// An effect is wanted. It may have begun as soon as this is durable.
+    /// The run needs an effect, which may begin as soon as this event is durable.
     Requested {
         /// ID of the effect.
         effect: EffectId,
-        /// On whose behalf.
+        /// The frame that needs it.
         frame: FrameId,
         /// The request.
         request: Request,
@@ -171,11 +170,11 @@ pub enum Event {
     Replied {
         /// ID of the effect.
         effect: EffectId,
-        /// The reply that it ended with.
+        /// Its reply.
         reply: Box<EffectReply>,
     },
-    /// A step was entered, its one call was made and ended at once, and so did the step: what [`Self::StepEntered`],
-    /// [`Self::Requested`], [`Self::Replied`] and [`Self::StepFinished`] say of a call that takes longer. See
+    /// A step was entered, made its one call and ended, all at once. For a call that takes longer,
+    /// [`Self::StepEntered`], [`Self::Requested`], [`Self::Replied`] and [`Self::StepFinished`] record the same. See
     /// [`Recorded::parts`].
     StepCalled {
         /// The frame that the step had.
@@ -191,7 +190,7 @@ pub enum Event {
         /// The call.
         call: Box<Called>,
     },
-    /// The same of an element's turn.
+    /// The same as `step-called`, for an element of an `each`.
     ElementCalled {
         /// The frame that the element had.
         frame: FrameId,
@@ -206,7 +205,7 @@ pub enum Event {
     Retrying {
         /// The step or the element.
         frame: FrameId,
-        /// Failure of the attempt before.
+        /// The failure of the previous attempt.
         failure: Failure,
         /// Milliseconds to wait first.
         delay_ms: f64,
@@ -218,33 +217,34 @@ pub enum Event {
         /// Its prompt group, if it has several.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         group: Option<u32>,
-        /// The messages that are added to the conversation; the last one is the prompt.
+        /// The added messages; the last one is the prompt.
         messages: Vec<Message>,
     },
-    /// The engine answered in a conversation itself: a refused or an engine's own tool call, feedback on an answer.
+    /// The engine itself added a message to a conversation: the answer to a refused tool call or to one of the engine's
+    /// tools, or feedback on an answer.
     Interjected {
         /// The step, or the step that is judged.
         frame: FrameId,
-        /// The message that is added to the conversation.
+        /// The added message.
         message: Message,
-        /// `true` if the answer before it counts as a failed attempt of the turn.
+        /// `true` if the previous answer counts as a failed attempt of the turn.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         retry: bool,
     },
-    /// Rules of the session rewrote what its model had just said.
+    /// Rules of the session rewrote the model's last answer.
     Guarded {
         /// Frame of the step.
         frame: FrameId,
         /// The rules, in order.
         guards: Vec<Arc<str>>,
-        /// The text in the conversation from now on.
+        /// The new text of the answer.
         text: Arc<str>,
     },
     /// A turn ended.
     TurnFinished {
         /// The step, or the step that is judged.
         frame: FrameId,
-        /// The model's last words.
+        /// The text of the model's final answer.
         text: Arc<str>,
         /// The structured output, if the turn asked for one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -258,7 +258,7 @@ pub enum Event {
         frame: FrameId,
         /// The step or element that delegates.
         parent: FrameId,
-        /// Its name; the definition is the pinned one.
+        /// The workflow's name; the definition is the pinned one.
         workflow: Arc<str>,
         /// Its `workflow-input`.
         #[serde(with = "wire")]
@@ -285,22 +285,22 @@ pub enum Event {
     Judged {
         /// Frame of the step.
         frame: FrameId,
-        /// The decision, or why there is none.
+        /// The verdict, or the failure.
         verdict: Result<Verdict, Failure>,
     },
-    /// A decision was turned into a way to go.
+    /// The run took a route.
     Routed {
         /// Frame of the step.
         frame: FrameId,
-        /// The decision; absent: a step without a judge.
+        /// The outcome; absent if the step has no judge.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
         /// The destination of the run.
         to: Destination,
-        /// Why not where the route says: `max-iterations` or `max-visits`.
+        /// The reason for another destination than the route's: `max-iterations` or `max-visits`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         redirected: Option<Arc<str>>,
-        /// The step that the route names, where the run goes elsewhere.
+        /// The step that the route names, if the run takes another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         original_target: Option<Arc<str>>,
         /// `true` if a limit of the workflow's own bounds the number of times that the run can take this route.
@@ -314,11 +314,11 @@ pub enum Event {
         event: Arc<str>,
         /// The context for the destination.
         context: Arc<str>,
-        /// Further arguments, as they came.
+        /// Further arguments of the model's call.
         #[serde(default, with = "wire", skip_serializing_if = "Value::is_nullish")]
         extras: Value,
     },
-    /// A named value was set.
+    /// A step set an artifact.
     ArtifactSet {
         /// The step that set it.
         frame: FrameId,
@@ -328,7 +328,7 @@ pub enum Event {
         #[serde(with = "wire")]
         value: Value,
     },
-    /// A signal came. It is kept until a step waits for it.
+    /// The run received a signal, and keeps it until a step waits for it.
     SignalReceived(Signal),
     /// A step took a signal.
     SignalTaken {
@@ -337,7 +337,7 @@ pub enum Event {
         /// ID of the signal, as in its `signal-received`.
         signal: u64,
     },
-    /// A step waits for its signal from now on.
+    /// A step began to wait for its signal.
     WaitStarted {
         /// Frame of the step.
         frame: FrameId,
@@ -345,7 +345,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
     },
-    /// An effect may have happened before a crash and must not happen twice: someone has to decide.
+    /// An effect may have happened before a crash and must not happen twice: a person has to decide.
     InDoubt {
         /// The effect that may have happened.
         effect: EffectId,
@@ -360,21 +360,21 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// A call was refused something, and whoever may grant it is asked before that counts.
+    /// A call was denied something, and the run asks for a grant before the denial counts.
     GrantAsked {
-        /// The effect whose call was refused.
+        /// The effect whose call was denied.
         effect: EffectId,
         /// The reply to the call; it counts if nothing is granted.
         reply: Box<EffectReply>,
-        /// Why the plugin says that it needs it.
+        /// The plugin's reason for its request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Arc<str>>,
     },
-    /// The answer to a refusal: it was granted, and the call is made again; or it was not, and the refusal counts.
+    /// The answer to a request for a grant: granted, and Opcell repeats the call; or refused, and the denial counts.
     GrantAnswered {
-        /// The effect whose call was refused.
+        /// The effect whose call was denied.
         effect: EffectId,
-        /// For how long; absent: refused.
+        /// The duration of the grant; absent if refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grant: Option<GrantScope>,
         /// The sender, as the host knows them.
@@ -392,7 +392,7 @@ pub enum Event {
     CallAnswered {
         /// The step, or the step that is judged.
         frame: FrameId,
-        /// ID of the question: the digest of what was shown.
+        /// ID of the question: a digest of its content.
         question: Arc<str>,
         /// Approve or refuse.
         answer: CallAnswer,
@@ -403,23 +403,24 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Arc<str>>,
     },
-    /// The time for answers to calls of a conversation is over.
+    /// The time for answers about calls ended.
     CallsExpired {
         /// The step, or the step that is judged.
         frame: FrameId,
     },
-    /// An effect was stopped: something around it ended, or it did not end in time after the run was cancelled.
+    /// Opcell stopped an effect: the part of the run that needed it ended, or it did not end in time after a
+    /// cancellation.
     Abandoned {
         /// The effect that was stopped.
         effect: EffectId,
-        /// Why: the reason of whatever ended, or `cancelled`.
+        /// The reason: that of the part that ended, or `cancelled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Arc<str>>,
-        /// Of a call: [`CallReceipt`](crate::receipt::CallReceipt).
+        /// The receipt, if the effect was a call: [`CallReceipt`](crate::receipt::CallReceipt).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Receipt>,
     },
-    /// A limit does not allow what comes next.
+    /// The next effect or step would exceed a limit.
     LimitReached {
         /// The limit that was reached.
         limit: LimitKind,
@@ -428,15 +429,15 @@ pub enum Event {
         /// The amount allowed.
         max: f64,
     },
-    /// The run was asked to stop. No effect starts after this.
+    /// A request to stop the run arrived. No effect starts after this.
     CancelRequested {
-        /// Text for people, as it was given.
+        /// The reason, for people.
         reason: Arc<str>,
         /// The sender, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// Nothing but time passed; a wall time limit may have.
+    /// Time passed; a limit on wall time may have been reached.
     Ticked,
     /// The last event of every run.
     RunFinished(Box<RunEnd>),
@@ -453,7 +454,7 @@ pub struct RunStarted {
     /// The input of the run.
     #[serde(with = "wire")]
     pub input: Value,
-    /// The request that started it all.
+    /// The request that started the first run.
     #[serde(with = "wire")]
     pub original: Value,
     /// Declared inputs: given values and defaults.
@@ -467,15 +468,15 @@ pub struct RunStarted {
     pub value_limits: ValueLimits,
     /// The maximum nesting of delegates.
     pub max_depth: u32,
-    /// Entries into steps after which a workflow that has no limit of its own is stopped.
+    /// Number of entries into steps at which Opcell stops a workflow that sets no limit.
     pub visit_bound: u64,
-    /// Digests of whatever the run depends on, such as plugins; compared when it is resumed.
+    /// Digests of the plugins and other parts that the run depends on; Opcell compares them when it resumes the run.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// Session settings that every session of the run inherits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
-    /// W3C trace context of whoever started it (`traceparent`), if it had one.
+    /// W3C trace context (`traceparent`) of the caller that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
     /// The user on whose behalf it runs, as the embedding program names them.
@@ -484,7 +485,7 @@ pub struct RunStarted {
     /// The tenant on whose behalf it runs, as the embedding program names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Arc<str>>,
-    /// For a fork, where it comes from.
+    /// For a fork, its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Box<ForkOrigin>>,
 }
@@ -535,7 +536,7 @@ pub enum Request {
     Tool {
         /// The model's name for the call.
         call: Arc<str>,
-        /// The question that a person answered with yes, where the call needed one.
+        /// The question that a person approved, if the call needed an approval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
         /// The arguments, where a person changed those of the model.
@@ -574,19 +575,19 @@ const _: () = assert!(size_of::<Recorded>() <= 128);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectReply {
-    /// Of [`Request::Invoke`].
+    /// The answer to [`Request::Invoke`].
     Invoke(Reply<Success>),
-    /// Of [`Request::Judge`].
+    /// The answer to [`Request::Judge`].
     Judge(Reply<Verdict>),
-    /// Of [`Request::Open`].
+    /// The answer to [`Request::Open`].
     Open(Result<Arc<OpenedSession>, Failure>),
-    /// Of [`Request::Round`].
+    /// The answer to [`Request::Round`].
     Round(Result<Box<ModelReply>, Failure>),
-    /// Of [`Request::Tool`].
+    /// The answer to [`Request::Tool`].
     Tool(Reply<Value>),
-    /// Of [`Request::Sleep`] and [`Request::Timeout`].
+    /// The answer to [`Request::Sleep`] and [`Request::Timeout`].
     Slept,
-    /// Of [`Request::Find`]; what was found is pinned by the event before.
+    /// The answer to [`Request::Find`]; the previous event pins the workflow.
     Found,
 }
 
@@ -627,9 +628,9 @@ impl EffectReply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Settled {
-    /// It went well.
+    /// A value.
     Ok(#[serde(with = "wire")] Value),
-    /// It did not.
+    /// A failure.
     Failed(Failure),
 }
 
@@ -637,20 +638,20 @@ pub enum Settled {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct StepResult {
-    /// The result, where it is not what the step's effect replied, its session left or its workflow returned.
+    /// The result, unless it is the reply of the step's effect, its session's text or its workflow's result.
     #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
     pub value: Value,
     /// Outputs that are computed from the result.
     #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
     pub mapped: Value,
-    /// Why it failed.
+    /// The failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
     /// The run continues in spite of the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignored: bool,
-    /// The failure is one inside the step's group, before the inner step's own work, and takes the records of the group
-    /// with it (WorkflowSkill 0.5.0).
+    /// The failure happened in the step's group before the inner step's own work, and discards the group's records
+    /// (WorkflowSkill 0.5.0).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub discards_group: bool,
 }
@@ -698,7 +699,7 @@ pub struct Signal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GrantScope {
-    /// For the call that was refused.
+    /// For the denied call.
     Once,
     /// For every call of the plugin in this run, from now on.
     Run,
@@ -765,11 +766,11 @@ impl CallAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Do it (again).
+    /// Repeat the effect.
     Retry,
-    /// Take it as done; its result is null.
+    /// Treat it as done, with the result null.
     Skip,
-    /// Take it as failed.
+    /// Treat it as failed.
     Fail,
 }
 

@@ -81,13 +81,13 @@ pub struct RunEnd {
     /// Structured details of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// The refusal that the run failed by.
+    /// The denial that failed the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Box<Denial>>,
-    /// The receipt of the last cell, or of the last tool, that the step called at which the run ended.
+    /// The receipt of the last cell or tool that the run's last step called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// The run was given up while it resolved a guard, an input or an output: nothing it did counts (sequential
+    /// The run failed while it resolved a guard, an input or an output, and none of its results count (sequential
     /// lifecycle).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
@@ -258,7 +258,7 @@ pub enum Question {
         what: String,
         /// The refusal, with its rule and its remedy.
         denial: Box<Denial>,
-        /// Why the plugin says that it needs it.
+        /// The plugin's reason for its request.
         why: Option<Arc<str>>,
         /// Names this question: the effect, and what was refused.
         #[serde(default)]

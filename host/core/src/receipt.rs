@@ -230,11 +230,11 @@ pub enum CallStatus {
     Completed,
     /// With a failure of its own.
     Failed,
-    /// A rule refused it.
+    /// A rule denied it.
     Denied,
-    /// It had begun, and was not let go on: what it did is not known.
+    /// Opcell stopped it after it had begun; its effects are unknown.
     Stopped,
-    /// It was wanted, and stopped before it began.
+    /// Opcell stopped it before it began.
     NotStarted,
 }
 
@@ -243,40 +243,40 @@ pub enum CallStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct CallReceipt {
-    /// The tool, by the name that it was called by.
+    /// The name under which the tool was called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Arc<str>>,
-    /// The operation or judge that a step called; only where the call was stopped, for otherwise its cell or its tool
+    /// The operation or judge that a step called; only if the call was stopped, because otherwise its cell or its tool
     /// is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Arc<str>>,
     /// The provider of the tool, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Provider>,
-    /// The status that it ended with.
+    /// Its status at the end.
     pub status: CallStatus,
-    /// The failure's kind, or why the call was stopped.
+    /// The failure's kind, or the reason why the call was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Arc<str>>,
-    /// Microseconds from asking for it to its end.
+    /// Microseconds from the request to the end.
     pub duration_us: u64,
     /// Bytes of the arguments, as JSON.
     pub bytes_in: u64,
     /// Bytes of the whole result, as text.
     pub bytes_out: u64,
-    /// `true` if less than the whole result was passed on.
+    /// `true` if the caller got only a part of the result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// The refusals, with their remedies.
+    /// The denials, with their remedies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
     /// Requests made and files used.
     #[serde(default, skip_serializing_if = "Touched::is_empty")]
     pub touched: Touched,
-    /// The run that the call started, and what it used: counted in the run of the caller as well.
+    /// The run that the call started, with its use, which also counts in the caller's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Value>,
-    /// Of the cell that performed the tool.
+    /// The receipt of the cell that performed the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
 }

@@ -85,28 +85,28 @@ pub struct Receipt {
     pub digest: Digest,
     /// The operation or judge that was called.
     pub operation: Arc<str>,
-    /// Wall time from asking for the cell to dropping it.
+    /// Wall time from the request for the cell to its end.
     pub duration_us: u64,
-    /// Of this, the time that the call waited for a cell to become free.
+    /// The part of this time that the call waited for a free cell.
     #[serde(default, skip_serializing_if = "is_none")]
     pub queued_us: u64,
-    /// Ticks of the epoch clock in which the guest was seen running.
+    /// Ticks of the epoch clock in which the guest was running.
     pub ticks: u64,
     /// Fuel used; deterministic engine only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
-    /// Most linear memory at one time, in bytes.
+    /// Peak linear memory, in bytes.
     pub peak_memory: u64,
     /// Growths of memory or tables that the limits refused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refused_growths: u32,
     /// Calls of host functions.
     pub host_calls: HostCalls,
-    /// Bytes handed to the guest.
+    /// Bytes passed to the guest.
     pub bytes_in: u64,
-    /// Bytes handed to the host.
+    /// Bytes passed to the host.
     pub bytes_out: u64,
-    /// Bytes moved through files.
+    /// Bytes read and written in files.
     #[serde(default, skip_serializing_if = "FileBytes::is_zero")]
     pub file_bytes: FileBytes,
     /// Requests made and files used.
@@ -115,10 +115,10 @@ pub struct Receipt {
     /// The end of the log.
     #[serde(default, skip_serializing_if = "LogTail::is_empty")]
     pub log: LogTail,
-    /// The first refusals, in their order.
+    /// The first denials, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// Refusals beyond those.
+    /// The number of further denials.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_denials: u32,
     /// The error's kind, if the cell failed.
@@ -127,7 +127,7 @@ pub struct Receipt {
     /// The report of the guest's panic hook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub panic: Option<String>,
-    /// The functions that led to a trap, innermost first; empty where the component has no names.
+    /// The functions that led to a trap, innermost first; empty if the component has no names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backtrace: Vec<String>,
     /// The key of the limit that ended the cell.

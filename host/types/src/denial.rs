@@ -264,7 +264,7 @@ impl fmt::Display for Remedy {
 pub struct Denial {
     /// Such as `tool http.fetch` or `http GET https://example.com`.
     pub capability: String,
-    /// The rule that refused it, as a clause.
+    /// The rule that denied it, as a clause.
     pub rule: String,
     /// The change that would allow it.
     pub remedy: Remedy,

@@ -33,7 +33,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where to listen. Beyond this machine, TLS and tokens are required.
+    /// Address on which to listen. Beyond this machine, TLS and tokens are required.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7878")]
     listen: SocketAddr,
     /// Certificate chain in PEM; read again when it changes.

@@ -21,7 +21,7 @@ pub enum TokenCommand {
         /// The tenant that it is bound to.
         #[arg(long, value_name = "TENANT", default_value = Tenant::DEFAULT)]
         tenant: String,
-        /// What it allows (repeatable).
+        /// Scope of the token (repeatable).
         #[arg(long, value_name = "SCOPE", default_value = "read")]
         scope: Vec<ScopeName>,
     },

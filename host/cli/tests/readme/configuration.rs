@@ -21,10 +21,12 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 19] = [
+const NOT_RUN: [(&str, &str, usize); 21] = [
     ("architecture.md", "text", 2),
     ("authoring.md", "rust", 1),
     ("authoring.md", "sh", 2),
+    ("deploy.md", "ini", 1),
+    ("deploy.md", "sh", 2),
     ("distributing.md", "sh", 5),
     ("embedding.md", "rust,ignore", 12),
     ("events.md", "sh", 1),
@@ -32,15 +34,15 @@ const NOT_RUN: [(&str, &str, usize); 19] = [
     ("gallery.md", "cron", 1),
     ("gallery.md", "sh", 1),
     ("http.md", "sh", 1),
-    ("install.md", "sh", 4),
+    ("install.md", "sh", 3),
     ("journal.md", "sh", 1),
     ("mcp-client.md", "sh", 1),
     ("models.md", "sh", 1),
-    ("operating.md", "ini", 1),
-    ("operating.md", "sh", 1),
-    ("server.md", "sh", 5),
+    ("monitor.md", "sh", 2),
+    ("server.md", "sh", 4),
     ("tools.md", "javascript", 1),
     ("tools.md", "sh", 1),
+    ("triggers.md", "sh", 2),
 ];
 
 #[test]

@@ -1,4 +1,5 @@
-//! The picture of a terminal on the first page: made from a run, so that it shows what the command prints.
+//! The recording of a terminal on the first page: made from a run, so that it shows what the command prints. Lines
+//! appear one after the other; a viewer without animations shows all of them.
 
 use super::{page::shell, root};
 use regex::Regex;
@@ -13,14 +14,19 @@ const COLUMNS: usize = 92;
 
 const LINE_HEIGHT: usize = 20;
 
+/// The time before a command and before another line, in tenths of a second.
+const PAUSES: (usize, usize) = (14, 1);
+
 const STYLE: &str = "<style>
-  text { font: 14px ui-monospace, \"DejaVu Sans Mono\", monospace; fill: #1f2328; white-space: pre; }
+  text { font: 14px ui-monospace, \"DejaVu Sans Mono\", monospace; fill: #1f2328; white-space: pre; animation: appear 0.2s both; }
+  @keyframes appear { from { opacity: 0; } }
   .page { fill: #f6f8fa; stroke: #d0d7de; }
   .command { font-weight: 700; }
   .denied { fill: #cf222e; }
   .remedy { fill: #1a7f37; font-weight: 700; }
   .waits { fill: #9a6700; }
   .dim { fill: #57606a; }
+  @media (prefers-reduced-motion: reduce) { text { animation: none; } }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .page { fill: #161b22; stroke: #30363d; }
@@ -51,12 +57,21 @@ fn drawn(lines: &[String]) -> String {
         width - 1,
         height - 1
     );
+    let mut tenths = 0;
     for (at, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
+        if at > 0 {
+            tenths += if line.starts_with("$ ") { PAUSES.0 } else { PAUSES.1 };
+        }
         let text = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let class = class(line);
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
         let y = 32 + at * LINE_HEIGHT;
-        let _ = writeln!(picture, "<text{class} x=\"20\" y=\"{y}\" xml:space=\"preserve\">{text}</text>");
+        let _ = writeln!(
+            picture,
+            "<text{class} x=\"20\" y=\"{y}\" xml:space=\"preserve\" style=\"animation-delay: {}.{}s\">{text}</text>",
+            tenths / 10,
+            tenths % 10
+        );
     }
     picture + "</svg>\n"
 }

@@ -124,7 +124,7 @@ const CELLS: &str = "host/sandbox/src/receipt.rs";
 const CALLS: &str = "host/core/src/receipt.rs";
 
 fn page() -> String {
-    let mut page = "# Events and receipts\n\nEvery event of a journal and every field of a receipt. This page is made from the source, and a test fails when it is\nnot complete. [The journal](journal.md) says how they are stored and what holds of them.\n\n```sh\nopcell runs show RUN --events     # every event of a run\nopcell runs export RUN            # the same as JSON, a line for each\n```\n\n## Events\n\nAn event is written `{\"kind\": {fields}}`, or `\"kind\"` where it has none. Beside it the journal has its number, `seq`,\nand when it happened, `at`, in microseconds since 1970.\n\n".to_owned();
+    let mut page = "# Events and receipts\n\nEvery event of a journal and every field of a receipt. This page is generated from the source, and a test fails if it\nis not complete. [The journal](journal.md) describes how they are stored, and the guarantees.\n\n```sh\nopcell runs show RUN --events     # every event of a run\nopcell runs export RUN            # the same as JSON, a line for each\n```\n\n## Events\n\nAn event is written `{\"kind\": {fields}}`, or `\"kind\"` if it has none. The journal adds its number, `seq`, and its time,\n`at`, in microseconds since 1970.\n\n".to_owned();
     let events = members(EVENTS, "Event");
     page += "| event | says |\n| --- | --- |\n";
     for event in &events {
@@ -137,7 +137,7 @@ fn page() -> String {
             "Signal" => members(EVENTS, "Signal"),
             "Box<RunEnd" => members("host/core/src/outcome.rs", "RunEnd"),
             other => {
-                assert!(other.is_empty(), "what is in `{}`, a {other}?", event.name);
+                assert!(other.is_empty(), "the fields of `{}`, a {other}, are unknown", event.name);
                 Vec::new()
             }
         };
@@ -146,7 +146,7 @@ fn page() -> String {
             page += &format!("\n{}", table(fields));
         }
     }
-    page += "\n## What events hold\n";
+    page += "\n## Values in events\n";
     for (title, name) in [
         ("A request", "Request"),
         ("A reply", "EffectReply"),
@@ -158,10 +158,10 @@ fn page() -> String {
         let _ = write!(page, "\n### {title}\n\n{}", variants(&members(EVENTS, name)));
     }
     let _ = write!(page, "\n### The end of a step\n\n{}", table(&members(EVENTS, "StepResult")));
-    page += "\n## The receipt of a cell\n\nArguments and results are measured and never kept.\n\n";
+    page += "\n## The receipt of a cell\n\nOpcell measures arguments and results, and never keeps them.\n\n";
     page += &table(&members(CELLS, "Receipt"));
     let _ = write!(page, "\n### Bytes of files\n\n{}", table(&members(CELLS, "FileBytes")));
-    page += "\n## The receipt of another call\n\nOf a tool of the host or of an MCP server, and of whatever was stopped before its cell could say anything.\n\n";
+    page += "\n## The receipt of another call\n\nFor a call of a host tool or an MCP tool, and for a call that was stopped before its cell had a receipt.\n\n";
     page += &table(&members(CALLS, "CallReceipt"));
     let _ = write!(page, "\n### How a call ended\n\n{}", variants(&members(CALLS, "CallStatus")));
     let _ = write!(page, "\n### A denial\n\n{}", table(&members("host/types/src/denial.rs", "Denial")));

@@ -56,8 +56,8 @@ pub struct Ignored {
     ignored: String,
 }
 
-/// Takes a signed request of a webhook. Needs no token: the signature says who sends it. GitHub's `ping`, and events
-/// that the trigger's `on` does not have, are answered with 200 and do nothing.
+/// Accepts a signed request of a webhook. Needs no token: the signature identifies the sender. GitHub's `ping` and events
+/// outside of the trigger's `on` get 200 and do nothing.
 #[utoipa::path(post, operation_id = "receive_webhook", path = "/v1/{tenant}/hooks/{trigger}",
     tag = "triggers", security(()),
     params(("tenant" = String, Path), ("trigger" = String, Path)), request_body = Object, responses(

@@ -29,7 +29,7 @@ pub struct PluginList {
     left_out: Vec<Json_>,
 }
 
-/// Lists the plugins that are loaded, and those that were left out.
+/// Lists the loaded plugins, and those that could not be loaded.
 #[utoipa::path(get, operation_id = "list_plugins", path = "/v1/{tenant}/plugins", tag = "plugins",
     params(("tenant" = String, Path)), responses(
     (status = 200, description = "The plugins", body = PluginList),
@@ -63,7 +63,7 @@ pub struct PluginDetail {
     operations: Vec<Json_>,
 }
 
-/// Explains a plugin: what it may reach, what it is denied, what would grant it, and its limits.
+/// Explains a plugin: its grants, its requests without a grant, the command for each, and its limits.
 #[utoipa::path(get, operation_id = "get_plugin", path = "/v1/{tenant}/plugins/{plugin}", tag = "plugins",
     params(("tenant" = String, Path), ("plugin" = String, Path)), responses(
     (status = 200, description = "The plugin", body = PluginDetail),
@@ -166,9 +166,8 @@ pub struct Reloaded {
     refused: Vec<Json_>,
 }
 
-/// Reads the project again and exchanges the plugins that have changed, as the server does by itself when a file has
-/// changed. What begins from now on has the new ones; runs under way keep theirs. Whatever a new version requests
-/// beyond what was agreed to refuses it.
+/// Reads the project again and replaces changed plugins, as the server does by itself when a file changes. New runs use
+/// the new versions; runs in progress keep theirs. A version with further requests is refused.
 #[utoipa::path(post, operation_id = "reload_plugins", path = "/v1/{tenant}/reload", tag = "plugins",
     params(("tenant" = String, Path)), responses(
     (status = 200, description = "The plugins that were loaded, and those that were not", body = Reloaded),

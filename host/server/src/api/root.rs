@@ -47,14 +47,14 @@ pub struct Health {
     pub version: &'static str,
 }
 
-/// Says that the process lives.
+/// Reports that the process works.
 #[utoipa::path(get, operation_id = "get_health", path = "/health", tag = "server", security(()),
     responses((status = 200, description = "The process works", body = Health)))]
 pub(super) async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Says whether requests make sense: every journal answers, and the server is not stopping.
+/// Reports whether the server accepts work: every journal answers, and the server is not stopping.
 #[utoipa::path(get, operation_id = "get_readiness", path = "/ready", tag = "server", security(()), responses(
     (status = 200, description = "Requests make sense", body = Health),
     (status = 503, description = "A journal cannot be read or written, or the server is stopping", body = Problem,

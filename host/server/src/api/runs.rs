@@ -183,7 +183,7 @@ pub struct StartBody {
     wait: bool,
 }
 
-/// Starts a run. It is durable when this answers. With an `Idempotency-Key`, the same request again gives the same run.
+/// Starts a run, which is durable before the answer. The same request with the same `Idempotency-Key` returns the run.
 #[utoipa::path(post, operation_id = "start_run", path = "/v1/{tenant}/runs", tag = "runs",
     params(("tenant" = String, Path), ("Idempotency-Key" = Option<String>, Header, description = "At most 200 bytes"),
         ("traceparent" = Option<String>, Header, description = "W3C trace context that the run's trace becomes a part of")),
@@ -499,7 +499,7 @@ impl RunDetail {
     }
 }
 
-/// Gives a run: its status, result, questions, and what it used.
+/// Returns a run: its status, result, questions and use.
 #[utoipa::path(get, operation_id = "get_run", path = "/v1/{tenant}/runs/{run}", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), responses(
     (status = 200, description = "The run", body = RunDetail),
@@ -618,7 +618,7 @@ pub struct RetryBody {
     run: Option<String>,
 }
 
-/// Starts a new run that shares the events of another up to the call with which that failed, and makes the call again.
+/// Starts a new run that repeats the failed call of another run, and shares all events before it.
 #[utoipa::path(post, operation_id = "retry_run", path = "/v1/{tenant}/runs/{run}/retry", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = Option<RetryBody>, responses(
     (status = 201, description = "The new run", body = Forked),

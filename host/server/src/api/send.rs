@@ -306,7 +306,7 @@ fn not_chosen<T>(
     }
 }
 
-/// Approves what a run asks for, or refuses it. The caller's name is recorded.
+/// Answers a question of a run: approves or refuses. The journal records the caller's name.
 #[utoipa::path(post, operation_id = "approve_run", path = "/v1/{tenant}/runs/{run}/approve", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = ApproveBody, responses(
     (status = 200, description = "The answer was sent", body = Sent),
@@ -395,7 +395,7 @@ pub struct CancelBody {
     reason: Option<String>,
 }
 
-/// Asks a run to stop. It has ended when its status says so.
+/// Asks a run to stop. Its status shows when it has ended.
 #[utoipa::path(post, operation_id = "cancel_run", path = "/v1/{tenant}/runs/{run}/cancel", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), request_body = Option<CancelBody>, responses(
     (status = 202, description = "The request to cancel was sent", body = Sent),

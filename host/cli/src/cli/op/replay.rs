@@ -32,7 +32,7 @@ pub struct CallArgs {
     /// Step whose call to replay.
     #[arg(long, value_name = "NAME")]
     pub step: String,
-    /// Which of the step's recorded calls, from 1; the last one if omitted.
+    /// Number of the step's recorded call, from 1; the last one if omitted.
     #[arg(long, value_name = "N")]
     pub call: Option<usize>,
 }

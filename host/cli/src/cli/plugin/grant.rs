@@ -23,7 +23,7 @@ pub struct GrantArgs {
     /// Name of the plugin in the project.
     #[arg(value_name = "PLUGIN")]
     plugin: String,
-    /// What to grant.
+    /// Kind of the grant.
     #[arg(value_name = "KIND")]
     kind: Kind,
     /// Tool, skill, directory as NAME=PATH, store, or host such as `https://api.github.com`.

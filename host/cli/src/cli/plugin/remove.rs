@@ -26,7 +26,7 @@ pub struct RemoveArgs {
 pub struct RevokeArgs {
     /// The plugin's name in the project.
     plugin: String,
-    /// What kind of grant.
+    /// Kind of the grant.
     kind: Kind,
     /// Name of the tool, the skill, the directory or the store, or the host.
     what: String,

@@ -31,7 +31,7 @@ pub struct TestArgs {
     /// Run only the cases whose name contains this.
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Where the case files are; `cases` in the plugin's folder if omitted.
+    /// Folder of the case files; `cases` in the plugin's folder if omitted.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Test the component in `dist/` as it is, without building it first.

@@ -8,8 +8,8 @@ const START: &str = "# HTTP API
 
 Every request that `opcell serve` answers, made of [the OpenAPI file](schemas/openapi.json), which the server has at
 `/openapi.json`. `{tenant}` is `default` unless the project [declares others](server.md#tenants). With tokens, send
-`Authorization: Bearer TOKEN`; what needs another scope than `read` says so. Errors are `application/problem+json`, each
-with a `code` of [these](errors.md).
+`Authorization: Bearer TOKEN`; a section names the scope if it is not `read`. Errors are `application/problem+json`, each
+with a [code](errors.md).
 
 ```sh
 curl -H 'content-type: application/json' -d '{\"workflow\": \"today\"}' http://127.0.0.1:7878/v1/default/runs

@@ -30,22 +30,22 @@ const HTTP_FETCH: More = More {
     result: "An object with `status`, `url` (after redirects), `headers` (names in lower case), and `body` as text, or \
              `body_base64` where the body is not UTF-8. Any status is a result, 404 and 500 too.",
     failures: &[
-        ("denied", "no grant allows the host, the method or the address; the receipt names the command that would"),
+        ("denied", "no grant allows the host, the method or the address; the receipt names the command that allows it"),
         ("invalid-arguments", "the arguments are not a request: an unknown key, a header that only the host sets"),
         ("credential-missing", "the grant names a secret that the host does not have"),
         ("http-connect", "the name is unknown, or nothing answers there"),
         ("http-timeout", "no complete response in time"),
         ("http-redirects", "more than 5 redirects, or one that leads nowhere"),
-        ("http-too-large", "the body is larger than is read"),
-        ("http-failed", "anything else on the way"),
+        ("http-too-large", "the body exceeds the limit"),
+        ("http-failed", "any other failure"),
     ],
     limits: &[
         "30 seconds for all hops and the body together; `timeout_ms` asks for less",
-        "8 MiB of body; what a cell takes in counts towards `boundary-bytes`",
+        "8 MiB of body; in a cell it counts toward `boundary-bytes`",
         "every hop of a redirect needs a grant of its own",
         "private and loopback addresses need a grant with `--private`",
-        "`host`, `content-length`, `connection` and other headers of the transport are the host's; secrets are added by the \
-         host and taken out of what comes back",
+        "Opcell sets `host`, `content-length`, `connection` and other headers of the transport; it adds secrets, and removes \
+         them from the answer",
     ],
     example: "tools.call(\"http.fetch\", { url: \"https://api.example.com/v1/items\", headers: { accept: \"application/json\" } })",
     grant: "opcell plugin grant NAME tool http.fetch && opcell plugin grant NAME http https://api.example.com",
@@ -71,9 +71,9 @@ fn all() -> Vec<HostTool> {
 /// The whole reference.
 #[cfg(test)]
 pub fn page() -> String {
-    let mut page = "# Host tools\n\nWhat the host itself offers, as `opcell tools show NAME` prints it. A plugin calls \
-                    `http.fetch` once it has asked for it in `plugin.toml` and the operator has granted it; the tools over \
-                    files are those of the sessions of models, in the folders of `[sessions.files]`.\n"
+    let mut page = "# Host tools\n\nThe tools that Opcell itself implements, as `opcell tools show NAME` prints them. A plugin calls \
+                    `http.fetch` once `plugin.toml` requests it and the operator has granted it. Sessions have the tools \
+                    over files, in the folders of `[sessions.files]`.\n"
         .to_owned();
     for tool in all() {
         let _ = write!(page, "\n{}", text(&tool));

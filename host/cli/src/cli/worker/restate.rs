@@ -14,13 +14,13 @@ pub struct RestateArgs {
     /// Take turns from a Restate server, by the URL of its admin API, such as `http://127.0.0.1:9070`.
     #[arg(long, value_name = "URL", conflicts_with = "until_idle", value_parser = http_url)]
     restate: Option<Url>,
-    /// Where the Restate server takes calls. Defaults to port 8080 of the host in `--restate`.
+    /// Address at which the Restate server accepts calls. Defaults to port 8080 of the host in `--restate`.
     #[arg(long, value_name = "URL", requires = "restate", value_parser = http_url)]
     restate_ingress: Option<Url>,
-    /// Where to listen for the Restate server. Beyond 127.0.0.1 only with `--restate-identity-key`.
+    /// Address on which to listen for the Restate server. Beyond 127.0.0.1 only with `--restate-identity-key`.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "restate", default_value = "127.0.0.1:9080")]
     restate_listen: SocketAddr,
-    /// Where the Restate server reaches the workers: a load balancer for HTTP/2 in front of them if there are several.
+    /// Address of the workers for the Restate server: that of a load balancer for HTTP/2 if there are several.
     /// Defaults to the address that this one listens on.
     #[arg(long, value_name = "URL", requires = "restate", value_parser = http_url)]
     restate_advertise: Option<Url>,

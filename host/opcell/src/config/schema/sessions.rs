@@ -23,13 +23,13 @@ pub fn provider() -> Value {
         json!({
             "api": {
                 "enum": ["openai-completions", "openai-responses", "anthropic-messages", "gemini", "ollama"],
-                "description": "The wire format that it speaks. Services that call themselves compatible with OpenAI mostly mean `openai-completions`.",
+                "description": "The provider's wire format. Services that call themselves compatible with OpenAI mostly mean `openai-completions`.",
             },
-            "base-url": text("Its address, up to and including the version; by default the provider's own, and for `ollama` `http://localhost:11434/v1/`."),
-            "api-key": text("Where its key is: `env:NAME` or `file:PATH`. Without it no key is sent. A key itself is refused."),
+            "base-url": text("The provider's address, up to and including the version; by default the public one, and for `ollama` `http://localhost:11434/v1/`."),
+            "api-key": text("The source of the key: `env:NAME` or `file:PATH`. Without it Opcell sends no key. Opcell refuses a key itself."),
             "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Headers of every request; values are `env:NAME` or `file:PATH` too."},
             "models": {"type": "array", "items": listed(), "description": "Models that queries can choose from. A model that is not listed can still be named."},
-            "retry": about(retry(), "When a request is repeated: on 408, 409, 429, 5xx, and when the network failed before any text was shown."),
+            "retry": about(retry(), "Repetition of requests: on 408, 409, 429, 5xx, and if the network failed before any text was shown."),
             "timeout-seconds": by_default(number("Seconds that one request may take, its answer included."), timeout_seconds),
         }),
     )
@@ -42,7 +42,7 @@ fn retry() -> Value {
         json!({
             "max-attempts": by_default(number("Requests in all; 1 never repeats."), max_attempts),
             "first-wait-ms": by_default(number("Milliseconds before the first repetition; doubled for each further one."), first_wait_ms),
-            "max-wait-ms": by_default(number("Milliseconds that are waited at most; if the provider asks for more, the round fails at once."), max_wait_ms),
+            "max-wait-ms": by_default(number("The longest wait in milliseconds; if the provider asks for more, the round fails at once."), max_wait_ms),
         }),
     )
 }
@@ -59,11 +59,11 @@ fn listed() -> Value {
             "supports-text": by_default(flag("Reads and writes text."), true),
             "supports-images": {"type": "boolean", "description": "Sees images."},
             "supports-reasoning": {"type": "boolean", "description": "Takes a thinking level."},
-            "supports-json-schema": by_default(flag("The provider holds answers to a JSON Schema; otherwise the prompt asks for it."), true),
+            "supports-json-schema": by_default(flag("The provider enforces a JSON Schema; otherwise the prompt asks for one."), true),
             "context-window": number("Tokens of prompt and answer together."),
             "max-tokens": number("Tokens of an answer; also sent as the limit."),
-            "latency-tier": tier(&["low", "medium", "high"], "How long answers take."),
-            "cost-tier": tier(&["zero", "low", "medium", "high"], "What it costs."),
+            "latency-tier": tier(&["low", "medium", "high"], "The class of latency."),
+            "cost-tier": tier(&["zero", "low", "medium", "high"], "The class of cost."),
             "locality": tier(&["local", "cloud"], "Where it runs."),
             "input-cost": dollars("US dollars per million tokens read; with `output-cost`, runs know their cost."),
             "output-cost": dollars("US dollars per million tokens written."),
@@ -91,17 +91,17 @@ pub fn settings() -> Value {
             "extensions": texts("Extensions that a session has, by name."),
             "workflows": texts("Workflows that a session may delegate to, by name."),
             "system-prompt": text("Instructions before those of the workflow."),
-            "replace-system-prompt": text("Takes the place of the whole system prompt."),
+            "replace-system-prompt": text("Replaces the whole system prompt."),
             "prompt-mode": {"enum": ["lambda", "prose"], "default": "lambda", "description": "The form in which prompts are written."},
             "prompt-component-selection": {"description": "The components of the prompt that are kept, as in psi; all by default."},
-            "thinking-level": {"enum": ["off", "minimal", "low", "medium", "high", "xhigh"], "description": "How much the model thinks; by default as the provider decides, and `off` for judges."},
+            "thinking-level": {"enum": ["off", "minimal", "low", "medium", "high", "xhigh"], "description": "The model's thinking level; by default as the provider decides, and `off` for judges."},
             "temperature": {"type": "number", "minimum": 0, "maximum": 2, "description": "By default as the provider decides."},
-            "response-mode": {"enum": ["streaming", "non-streaming"], "description": "Whether the answer is streamed."},
+            "response-mode": {"enum": ["streaming", "non-streaming"], "description": "Streamed answers, or whole ones."},
             "logprobs": {"type": "boolean", "description": "Asks for the log probabilities of tokens."},
             "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
-            "approve": approve("Which calls of tools wait for a person; those of every place count, and the strictest decides."),
+            "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),
                 "top-p": {"type": "number", "minimum": 0, "maximum": 1, "description": "The probability mass that tokens are drawn from."},
@@ -109,7 +109,7 @@ pub fn settings() -> Value {
                 "frequency-penalty": {"type": "number", "minimum": -2, "maximum": 2, "description": "Makes repeated tokens less likely."},
                 "presence-penalty": {"type": "number", "minimum": -2, "maximum": 2, "description": "Makes tokens less likely that are in the text already."},
                 "tool-required": flag("The first round of a turn must call a tool."),
-            })), "How the model generates, temperature aside."),
+            })), "Settings of generation, except the temperature."),
         }),
     );
     // What only a document can say, such as its contributions, is taken by the reader and has no place here.
