@@ -22,6 +22,9 @@ pub(super) const LOOP: &str = "loop";
 const LOOP_GAP: f64 = 16.0;
 const LOOP_BULGE: f64 = 36.0;
 
+/// The space between a label and the line that it names.
+const LABEL_GAP: f64 = 3.0;
+
 /// Collects a picture. Texts come last, so that no line crosses them out.
 #[derive(Default)]
 pub(super) struct Canvas {
@@ -29,6 +32,8 @@ pub(super) struct Canvas {
     texts: String,
     size: (f64, f64),
     left: f64,
+    /// The middle of each label, and half of its width. The library draws them before the lines.
+    labels: Vec<(Point, f64)>,
 }
 
 impl Canvas {
@@ -49,6 +54,7 @@ impl Canvas {
     }
 
     fn lines(&mut self, at: Point, text: &str, size: usize) {
+        let is_label = size != FONT;
         #[expect(clippy::cast_precision_loss, reason = "a label's lines and letters are few")]
         let (size, lines, letters) = (
             size as f64,
@@ -58,6 +64,18 @@ impl Canvas {
         let half = letters * size * LETTER / 2.0;
         self.reach(at.x + half, at.y + lines * size);
         self.reach(at.x - half, at.y);
+        if is_label && letters > 0.0 {
+            self.labels.push((at, half));
+            // The line has a gap for its label, and does not cross it out.
+            let _ = writeln!(
+                self.texts,
+                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"white\"/>",
+                at.x - half - LABEL_GAP,
+                at.y - lines * size * 0.6 - LABEL_GAP,
+                2.0 * (half + LABEL_GAP),
+                lines * size * 1.2 + 2.0 * LABEL_GAP
+            );
+        }
         let mut baseline = at.y - lines * size * 0.6 + size * 0.95;
         for line in text.lines() {
             let (x, y, line) = (at.x, baseline, escaped(line));
@@ -128,7 +146,9 @@ impl RenderBackend for Canvas {
     ) {
         let Some(((first, leave), rest)) = path.split_first() else { return };
         if let (Some(LOOP), [(_, label), .., (_, border)]) = (properties.as_deref(), rest) {
-            self.draw_loop(*border, label.x, look);
+            let is_its = |(at, _): &&(Point, f64)| (at.x - label.x).abs() < 1.0 && (at.y - border.y).abs() < LOOP_BULGE;
+            let half = self.labels.iter().find(is_its).map_or(0.0, |(_, half)| *half);
+            self.draw_loop(*border, (label.x, half), look);
             return;
         }
         let mut way = format!("M {:.1} {:.1} C {:.1} {:.1}", first.x, first.y, leave.x, leave.y);
@@ -157,11 +177,14 @@ impl RenderBackend for Canvas {
 }
 
 impl Canvas {
-    /// A loop that leaves a step at its border, turns where its label is, and comes back below.
-    fn draw_loop(&mut self, border: Point, label: f64, look: &StyleAttr) {
+    /// A loop that leaves a step at its border, turns before its label, and comes back below. The label has its middle
+    /// and half of its width.
+    fn draw_loop(&mut self, border: Point, (label, half): (f64, f64), look: &StyleAttr) {
         let (above, below) = (border.y - LOOP_GAP / 2.0, border.y + LOOP_GAP / 2.0);
+        // The label is left or right of the step.
+        let end = label + (half + 2.0 * LABEL_GAP) * (border.x - label).signum();
         // Half of the way along it, a curve has come three quarters of the way to its controls.
-        let turn = border.x + (label - border.x) / 0.75;
+        let turn = border.x + (end - border.x) / 0.75;
         let control = Point::new(turn, border.y + LOOP_BULGE);
         let color = web(look.line_color);
         let _ = writeln!(
