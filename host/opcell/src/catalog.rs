@@ -455,7 +455,7 @@ impl Catalog {
         let in_tenant = match &call.context.tenant {
             None => None,
             Some(_) if widened.is_some() => {
-                let message = "what was granted at a person's word is the project's, and this run is a tenant's";
+                let message = "a person's grant applies to the project, and this run belongs to a tenant";
                 return Err(Failure::host("not-granted", message)).into();
             }
             Some(tenant) => match self.in_tenant(loaded, tenant).await {

@@ -61,7 +61,7 @@ impl Stop {
                     std::process::exit(code);
                 }
                 terminal.note(&format!(
-                    "stopping: nothing new begins, what is under way has {} s; interrupt again to leave at once",
+                    "stopping: no new work starts; what is running has {} s to finish. Interrupt again to exit at once",
                     heard.grace.as_secs()
                 ));
                 heard.asked.cancel();

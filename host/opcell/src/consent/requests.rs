@@ -186,7 +186,7 @@ impl Requests {
             .map(|request| {
                 let beginning = opcell_types::text::one_line(&request.what, 120);
                 let message = format!(
-                    "what the project asks for is {} bytes long, and at most {MAX_LINE} are read by a person: {beginning}",
+                    "a request of the project has {} bytes, and a person reads at most {MAX_LINE}: {beginning}",
                     request.what.len()
                 );
                 Diagnostic::error("request-too-long", message).help("put the command into a script, and start that")

@@ -63,7 +63,7 @@ pub(super) async fn compare(
     let (inputs_differ, results_differ) = (differs(|side| &side.input), differs(|side| &side.result));
     let main = html! {
         h1 { "Two runs" }
-        p.quiet { "Each step beside the one with the same number. Those that differ in name, outcome or failure are marked." }
+        p.quiet { "Steps are compared by number. A mark shows that the name, outcome or failure differs." }
         div.two { @for side in &sides {
             section {
                 @let here = run_place(&tenant, &side.run);
