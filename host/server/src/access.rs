@@ -44,6 +44,8 @@ pub enum Access {
 #[derive(Debug, Clone)]
 pub struct Own {
     start: Arc<str>,
+    /// Stands for a program that an Opcell process started; given to no one.
+    program: Arc<str>,
     store: Option<TokenStore>,
 }
 
@@ -53,13 +55,21 @@ impl Own {
     /// # Errors
     /// The system's, when it has no randomness.
     pub fn new(store: Option<TokenStore>) -> std::io::Result<Self> {
-        Ok(Self { start: tokens::secret()?.into(), store })
+        Ok(Self { start: tokens::secret()?.into(), program: tokens::secret()?.into(), store })
     }
 
     /// The token that the server starts with.
     #[must_use]
     pub fn start_token(&self) -> &str {
         &self.start
+    }
+
+    fn caller(&self, token: &str) -> Option<Caller> {
+        let is = |secret: &str| bool::from(token.as_bytes().ct_eq(secret.as_bytes()));
+        match is(&self.program) {
+            true => Some(Caller::program()),
+            false => is(&self.start).then(Caller::operator),
+        }
     }
 
     /// The project's own tokens, if it has or ever had any.
@@ -100,6 +110,11 @@ impl Caller {
         Self { name: "local".into(), tenant: None, scopes: None }
     }
 
+    /// A program that an Opcell process started: a server of tools, or a command of a model. Only a person approves.
+    fn program() -> Self {
+        Self { name: "local program".into(), tenant: None, scopes: Some(vec![Scope::Read, Scope::Run]) }
+    }
+
     /// Returns `true` if the sender has a scope.
     #[must_use]
     pub fn may(&self, scope: Scope) -> bool {
@@ -124,7 +139,7 @@ impl Caller {
 pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     let start = match (&app.access, app.access.required()) {
         (Access::Open, _) => return Ok(Caller::operator()),
-        (Access::Own(own), None) => Some(own.start_token()),
+        (Access::Own(own), None) => Some(own),
         _ => None,
     };
     let remedy = match start {
@@ -136,7 +151,7 @@ pub(crate) fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> 
     let given = given.to_str().ok().and_then(|given| given.split_once(' '));
     let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map_or("", |(_, token)| token);
     let verified = match start {
-        Some(start) => bool::from(given.trim().as_bytes().ct_eq(start.as_bytes())).then(Caller::operator),
+        Some(own) => own.caller(given.trim()),
         None => app.access.required().and_then(|store| store.verify(given.trim())),
     };
     verified.ok_or_else(|| {
@@ -293,10 +308,18 @@ pub(crate) async fn same_site(State(app): State<Arc<App>>, mut request: Request,
         && own.project().is_none()
         && !request.headers().contains_key(header::AUTHORIZATION)
         && Peer::of(request.extensions()).is_own_user(app.address)
-        && let Ok(token) = HeaderValue::from_str(&format!("Bearer {}", own.start_token()))
     {
-        // A program of the operator need not know the token: the system vouches for it.
-        request.headers_mut().insert(header::AUTHORIZATION, token);
+        // A program of the operator need not know the token: the system vouches for it. One that a model may have
+        // started changes nothing that takes a person.
+        let peer = Peer::of(request.extensions());
+        let is_safe = request.method().is_safe();
+        let token = match is_safe || !peer.is_below_opcell(app.address, &app.lineages).await {
+            true => own.start_token(),
+            false => &own.program,
+        };
+        if let Ok(token) = HeaderValue::from_str(&format!("Bearer {token}")) {
+            request.headers_mut().insert(header::AUTHORIZATION, token);
+        }
     }
     next.run(request).await
 }

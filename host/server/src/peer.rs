@@ -3,6 +3,9 @@
 //! Whoever has a loopback connection to this server owns a socket of this machine, and Linux says of each socket whose
 //! it is. So programs of the user that runs the server are told from those of other users without a secret.
 
+#[cfg(target_os = "linux")]
+mod lineage;
+
 use axum::{
     extract::{ConnectInfo, FromRequestParts},
     http::{Extensions, request::Parts},
@@ -11,6 +14,7 @@ use std::{
     convert::Infallible,
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
 };
 
 /// The other end of a connection.
@@ -27,6 +31,23 @@ impl Peer {
     /// Its address.
     pub(crate) fn address(&self) -> IpAddr {
         self.0.ip()
+    }
+
+    /// Returns `true` if an Opcell process started the program at the other end, or if there is no telling. Looks at
+    /// every process of this user once for each connection.
+    #[cfg(target_os = "linux")]
+    pub(crate) async fn is_below_opcell(&self, own: SocketAddr, lineages: &Arc<Lineages>) -> bool {
+        let (peer, lineages) = (self.0, lineages.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            socket_diag::holder_of(peer, own).is_none_or(|(_, inode)| lineages.is_below_opcell(peer, inode))
+        });
+        looked.await.unwrap_or(true)
+    }
+
+    /// Other systems do not say.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) async fn is_below_opcell(&self, _: SocketAddr, _: &Arc<Lineages>) -> bool {
+        true
     }
 
     /// Returns `true` if it is a program of the user that runs this server, as far as the system says. `own` is where
@@ -50,11 +71,20 @@ impl fmt::Display for Peer {
     }
 }
 
+#[cfg(target_os = "linux")]
+pub(crate) use lineage::Lineages;
+
+/// Nothing is known of processes on other systems, where no request is vouched for.
+#[cfg(not(target_os = "linux"))]
+#[derive(Debug, Default)]
+pub(crate) struct Lineages;
+
 /// Returns `true` if the socket at the other end of a loopback connection belongs to the user of this process.
 #[cfg(target_os = "linux")]
 fn is_of_own_user(peer: SocketAddr, own: SocketAddr) -> bool {
     let is_loopback = peer.ip().to_canonical().is_loopback() && own.ip().to_canonical().is_loopback();
-    is_loopback && socket_diag::user_of(peer, own) == Some(rustix::process::geteuid().as_raw())
+    is_loopback
+        && socket_diag::holder_of(peer, own).is_some_and(|(user, _)| user == rustix::process::geteuid().as_raw())
 }
 
 /// Other systems do not say whose a socket is.
@@ -81,9 +111,9 @@ mod socket_diag {
     const SOCKET_ID: usize = 48;
     const REQUEST: usize = HEADER + 8 + SOCKET_ID;
 
-    /// The user of the socket that is bound to `local` and connected to `remote`; none where there is none, or where it
-    /// was closed: the system calls those root's.
-    pub(super) fn user_of(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    /// The user and the inode of the socket that is bound to `local` and connected to `remote`; none where there is
+    /// none, or where it was closed: the system calls those root's.
+    pub(super) fn holder_of(local: SocketAddr, remote: SocketAddr) -> Option<(u32, u32)> {
         let (local, remote) = (canonical(local), canonical(remote));
         let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(SOCK_DIAG));
         let netlink = netlink.ok()?;
@@ -131,7 +161,7 @@ mod socket_diag {
     }
 
     /// `struct nlmsghdr`, then `struct inet_diag_msg`.
-    fn read(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    fn read(answer: &[u8], local: SocketAddr, remote: SocketAddr) -> Option<(u32, u32)> {
         let u16_at = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
         let u32_at = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
         let is_answer = u16_at(4)? == SOCK_DIAG_BY_FAMILY;
@@ -141,13 +171,17 @@ mod socket_diag {
             && answer.get(socket + 2..socket + 4)? == remote.port().to_be_bytes();
         let after = socket + SOCKET_ID;
         let (user, inode) = (u32_at(after + 12)?, u32_at(after + 16)?);
-        (is_answer && is_meant && state != TCP_LISTEN && inode != 0).then_some(user)
+        (is_answer && is_meant && state != TCP_LISTEN && inode != 0).then_some((user, inode))
     }
 
     #[cfg(test)]
     mod tests {
-        use super::user_of;
-        use std::net::{TcpListener, TcpStream};
+        use super::holder_of;
+
+        fn user_of(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+            holder_of(local, remote).map(|(user, _)| user)
+        }
+        use std::net::{SocketAddr, TcpListener, TcpStream};
 
         #[test]
         fn the_user_of_an_open_connection_is_known_and_of_a_closed_one_is_not() {

@@ -298,8 +298,7 @@ pub(super) async fn allow(
     })?;
     api::own(&admitted, &run.as_str().into())?;
     if !opcell::remedy::fits(&denial) {
-        let detail =
-            format!("the run was denied {}, but the grant would be {}", denial.capability, denial.remedy);
+        let detail = format!("the run was denied {}, but the grant would be {}", denial.capability, denial.remedy);
         return Err(Problem::new(StatusCode::CONFLICT, "grant-does-not-fit", detail));
     }
     api::write_grant(&admitted, &denial).await?;
