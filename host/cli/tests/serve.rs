@@ -273,6 +273,39 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     }
 }
 
+/// What follows an approval happens again in a fork that shares it.
+#[test]
+fn a_fork_that_shares_an_approval_takes_the_right_to_approve() {
+    let folder = project();
+    let token = |arguments: &[&str]| format!("Bearer {}", token(folder.path(), arguments));
+    let runner = token(&["new", "runner", "--scope", "run", "--scope", "read"]);
+    let approver = token(&["new", "approver", "--scope", "run", "--scope", "read", "--scope", "approve"]);
+    let server = Server::start(folder.path());
+    let post = |token: &str, path: &str, body: &Value| {
+        server.post(&format!("/v1/default/runs{path}"), &[("Authorization", token)], body)
+    };
+    let wait_for = |wanted: &str| {
+        let began = Instant::now();
+        loop {
+            let (_, _, run) = server.send("GET", "/v1/default/runs/r1", &[("Authorization", &runner)], "");
+            let run: Value = serde_json::from_str(&run).unwrap();
+            if run["status"] == wanted {
+                return run["events"].as_u64().unwrap();
+            }
+            assert!(began.elapsed() < PATIENCE, "{run}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert_eq!(post(&runner, "", &json!({"workflow": "ask", "run": "r1"})).0, 201);
+    let asked = wait_for("suspended");
+    assert_eq!(post(&approver, "/r1/approve", &json!({})).0, 200);
+    let ended = wait_for("completed");
+    let (status, problem) = post(&runner, "/r1/fork", &json!({"at": ended - 1}));
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "{problem}");
+    assert_eq!(post(&runner, "/r1/fork", &json!({"at": asked})).0, 201, "there it is asked for again");
+    assert_eq!(post(&approver, "/r1/fork", &json!({"at": ended - 1})).0, 201);
+}
+
 #[test]
 fn a_project_that_had_a_token_is_not_open_without_one_unless_its_operator_says_so() {
     let folder = project();
