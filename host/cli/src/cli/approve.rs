@@ -10,6 +10,7 @@ use opcell::{
 use opcell_engine::{RunOutcome, event::CallAnswer, outcome::Question};
 use opcell_session::tools::TOOL_CALL_VARIABLE;
 use opcell_types::{Value, files::Readers};
+use rustix::fs::OFlags;
 use std::{
     fmt::Write as _,
     fs::File,
@@ -188,7 +189,10 @@ pub async fn answer(
     }
     let by: Option<Arc<str>> = Some(format!("uid {}", rustix::process::getuid().as_raw()).into());
     let mut all: Option<CallAnswer> = match approve {
-        Approve::Yes => Some(CallAnswer::approve()),
+        Approve::Yes => {
+            given_by_a_person()?;
+            Some(CallAnswer::approve())
+        }
         Approve::Deny => Some(CallAnswer::Refuse { reason: Some("this run asks no person".into()) }),
         Approve::Ask => None,
     };
@@ -201,6 +205,7 @@ pub async fn answer(
         let answer = match &all {
             Some(answer) => answer.clone(),
             None => {
+                discard_typed()?;
                 let place = if many > 1 { format!("[{} of {many}] ", at + 1) } else { String::new() };
                 terminal.failed(&format!("{place}{}", shown(question)));
                 let Some((answer, is_for_all)) = asked(question, many - at, global, terminal)? else {
@@ -221,6 +226,16 @@ pub async fn answer(
 /// A person can be asked where both what is shown and what is typed are at a terminal.
 fn can_ask(terminal: &Terminal) -> bool {
     !terminal.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Takes away the lines that were typed before a question is shown: they answer none that nobody has seen.
+fn discard_typed() -> io::Result<()> {
+    let stdin = io::stdin();
+    let before = rustix::fs::fcntl_getfl(&stdin)?;
+    rustix::fs::fcntl_setfl(&stdin, before | OFlags::NONBLOCK)?;
+    let mut line = [0; 4096];
+    while rustix::io::read(&stdin, &mut line).is_ok_and(|read| read > 0) {}
+    Ok(rustix::fs::fcntl_setfl(&stdin, before)?)
 }
 
 fn typed(prompt: &str) -> io::Result<Option<String>> {

@@ -108,12 +108,62 @@ fn is_covered(unless: &ArgumentMatch, arguments: &Value) -> bool {
             _ => false,
         }
     };
+    // Other arguments can make another call of it: a destination, the words after a command, a proxy.
+    let others = |usual: &str, fits: &dyn Fn(&str, &Value) -> bool| {
+        let taken = argument.as_deref().unwrap_or(usual);
+        let taken = taken.strip_prefix('/').unwrap_or(taken).split('/').next().unwrap_or_default();
+        arguments.as_object().is_none_or(|entries| {
+            entries.iter().filter(|(name, _)| **name != *taken).all(|(name, value)| fits(name, value))
+        })
+    };
     let covers_path = |path: &str, patterns: &[String]| patterns.iter().any(|pattern| path::is_covered(path, pattern));
-    commands.as_ref().is_none_or(|patterns| all("command", &|text| command::is_covered(text, patterns)))
-        && paths.as_ref().is_none_or(|patterns| all("path", &|path| covers_path(path, patterns)))
-        && hosts.as_ref().is_none_or(|patterns| all("url", &|address| goes_to(address, patterns)))
-        && schema.as_ref().is_none_or(|schema| holds(schema, arguments) == Some(true))
+    commands.as_ref().is_none_or(|patterns| {
+        all("command", &|text| command::is_covered(text, patterns))
+            && others("command", &|_, value| holds_no_text(value))
+    }) && paths.as_ref().is_none_or(|patterns| {
+        let fits = |path: &str| !is_like_path(path) || covers_path(path, patterns);
+        all("path", &|path| covers_path(path, patterns)) && others("path", &|name, value| every_text(name, value, fits))
+    }) && hosts.as_ref().is_none_or(|patterns| {
+        let fits = |text: &str| !text.contains("://") || goes_to(text, patterns);
+        let is_way = |name: &str| {
+            ["proxy", "host", "resolve", "socket"].iter().any(|part| name.to_ascii_lowercase().contains(part))
+        };
+        all("url", &|address| goes_to(address, patterns))
+            && others("url", &|name, value| !is_way(name) && every_text(name, value, fits))
+    }) && schema.as_ref().is_none_or(|schema| holds(schema, arguments) == Some(true))
         && expression.as_ref().is_none_or(|expression| evaluated(expression, arguments) == Some(true))
+}
+
+/// Names of arguments that hold what is written or sent, and not where.
+const CONTENT: [&str; 14] = [
+    "content",
+    "text",
+    "body",
+    "data",
+    "json",
+    "headers",
+    "message",
+    "old_text",
+    "new_text",
+    "old_string",
+    "new_string",
+    "oldText",
+    "newText",
+    "method",
+];
+
+fn holds_no_text(value: &Value) -> bool {
+    !matches!(value, Value::String(_) | Value::Array(_) | Value::Object(_))
+}
+
+/// Returns `true` if each text of an argument fits; content fits whatever it says.
+fn every_text(name: &str, value: &Value, fits: impl Fn(&str) -> bool) -> bool {
+    CONTENT.contains(&name) || texts(Some(value)).is_some_and(|texts| texts.iter().all(|text| fits(text.text)))
+}
+
+/// Returns `true` for a text that a tool may take for a path.
+fn is_like_path(text: &str) -> bool {
+    text.contains(['/', '\\']) || text.starts_with(['.', '~'])
 }
 
 /// The argument of this name, or at this JSON Pointer.
@@ -280,6 +330,30 @@ mod tests {
         let rules = r#"{"unless": {"paths": ["docs/**"]}}"#;
         assert!(!asks_about(rules, r#"{"path": "docs/a.md", "content": "x"}"#));
         assert!(asks_about(rules, r#"{"path": "docs/../a.md"}"#));
+    }
+
+    #[test]
+    fn another_argument_can_make_another_call_of_it() {
+        for (rules, covered, asked) in [
+            (
+                r#"{"unless": {"paths": ["docs/**"]}}"#,
+                r#"{"path": "docs/a", "old_text": "/etc", "new_text": "../x", "mode": "append"}"#,
+                r#"{"path": "docs/a", "destination": "/root/.ssh/authorized_keys"}"#,
+            ),
+            (
+                r#"{"unless": {"commands": ["git"]}}"#,
+                r#"{"command": "git", "timeout_seconds": 5}"#,
+                r#"{"command": "git", "args": ["push", "--force"]}"#,
+            ),
+            (
+                r#"{"unless": {"hosts": ["good.example"]}}"#,
+                r#"{"url": "https://good.example/x", "method": "POST", "body": "see https://evil.example"}"#,
+                r#"{"url": "https://good.example/x", "proxy": "evil.example:80"}"#,
+            ),
+        ] {
+            assert!(!asks_about(rules, covered), "{rules} {covered}");
+            assert!(asks_about(rules, asked), "{rules} {asked}");
+        }
     }
 
     #[test]
