@@ -158,10 +158,13 @@ impl Library {
     pub fn open(&self, target: &str) -> Result<Workflow, Rejected> {
         self.refresh();
         let path = Path::new(target);
-        if path.is_file() || path.extension().is_some() || target.contains(['/', '\\']) {
+        let is_path = path.extension().is_some() || target.contains(['/', '\\']);
+        let known = self.known();
+        // A file without an extension, which a model may have written, does not take a workflow's name.
+        let is_name = !is_path && (known.added.contains_key(target) || known.names.contains_key(target));
+        if is_path || path.is_file() && !is_name {
             return Workflow::load(path);
         }
-        let known = self.known();
         if let Some(workflow) = known.added.get(target) {
             return Ok(workflow.clone());
         }
