@@ -57,6 +57,9 @@ pub(crate) trait Widen: Send + Sync {
 /// Widened plugins that are kept; the one that was made first makes room for another.
 const MAX_WIDENED: usize = 64;
 
+/// Operations that are shown in the place of one.
+const SHARED_NAMES: usize = 4;
+
 /// Plugins with more than their project grants them, by name and what was granted, in the order in which they were made.
 type Widened = IndexMap<(Arc<str>, Vec<Remedy>), Loaded>;
 
@@ -341,9 +344,22 @@ impl Catalog {
         let mut diagnostic = Diagnostic::error("unknown-operation", format!("no plugin of the project offers `{id}`"));
         diagnostic.help = match did_you_mean(id, self.entries.keys().map(AsRef::as_ref)) {
             Some(meant) => Some(format!("did you mean `{meant}`?")),
-            None => self.left_out_help(),
+            None => self.left_out_help().or_else(|| self.shared_help(id)),
         };
         diagnostic
+    }
+
+    /// An operation of an interface is named after its plugin as soon as a second plugin offers the interface.
+    fn shared_help(&self, id: &str) -> Option<String> {
+        let (_, name) = id.rsplit_once('/')?;
+        let is_same = |known: &&str| known.rsplit_once('/').is_some_and(|(_, known)| known == name);
+        let known: Vec<&str> = self.entries.keys().map(AsRef::as_ref).filter(is_same).take(SHARED_NAMES).collect();
+        (known.len() > 1).then(|| {
+            format!(
+                "it is offered as `{}`: where several plugins offer an interface, its operations are named after them",
+                known.join("` and `")
+            )
+        })
     }
 
     /// An operation that is not there may be one of a plugin that was left out: no one has asked it what it offers.

@@ -12,6 +12,10 @@ use sha2::Digest as _;
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// A list of manifests.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// A manifest and a list of manifests, as Docker wrote them first. Their members are those of the others.
+pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// See [`DOCKER_MANIFEST`].
+pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// A component.
 pub const WASM: &str = "application/wasm";
 /// The media types that tools wrote before the CNCF agreed on [`WASM`]: `wash`, and those of the first `wasm-to-oci`
@@ -48,15 +52,26 @@ pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256(bytes))
 }
 
+/// A value that some write as `null` where they have none.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
 /// Something in a registry.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
     /// The media type.
+    #[serde(default, deserialize_with = "or_default")]
     pub media_type: String,
     /// `sha256:…`.
     pub digest: String,
-    /// Size of what the digest is of, in bytes.
+    /// Size of what the digest is of, in bytes; 0 where a list does not say it.
+    #[serde(default, deserialize_with = "or_default")]
     pub size: u64,
     /// The artifact type, for a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,10 +85,10 @@ pub struct Descriptor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     /// Such as `wasm` or `amd64`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub architecture: String,
     /// Such as `wasip2`, `wasi` or `linux`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub os: String,
 }
 
@@ -111,7 +126,8 @@ impl Index {
     /// # Errors
     /// With what the list has instead.
     pub fn wasm(&self) -> Result<&Descriptor, String> {
-        let manifests = || self.manifests.iter().filter(|listed| listed.media_type == MANIFEST);
+        let is_manifest = |listed: &&Descriptor| matches!(listed.media_type.as_str(), MANIFEST | DOCKER_MANIFEST | "");
+        let manifests = || self.manifests.iter().filter(is_manifest);
         let mut wasm = manifests().filter(|listed| listed.is_wasm());
         match (wasm.next(), wasm.next()) {
             (Some(one), None) => return Ok(one),
@@ -125,7 +141,12 @@ impl Index {
         match (others.next(), others.next()) {
             // What a list says of its only manifest is not needed: its layers are looked at.
             (Some(one), None) => Ok(one),
-            (None, _) => Err("it is a list without a manifest".to_owned()),
+            (None, _)
+                if self.manifests.iter().any(|listed| [INDEX, DOCKER_LIST].contains(&listed.media_type.as_str())) =>
+            {
+                Err("it is a list of lists, which are not followed; name a manifest by its digest".to_owned())
+            }
+            (None, _) => Err("it is a list without a manifest that can be read".to_owned()),
             (Some(_), Some(_)) => {
                 let machine = |listed: &Descriptor| match &listed.platform {
                     Some(platform) => format!("{}/{}", platform.os, platform.architecture),
@@ -144,14 +165,16 @@ impl Index {
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     /// Always 2.
+    #[serde(default, deserialize_with = "or_default")]
     pub schema_version: u32,
     /// [`MANIFEST`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub media_type: String,
     /// The artifact type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// Its configuration.
+    /// Its configuration, which is not read.
+    #[serde(default, deserialize_with = "or_default")]
     pub config: Descriptor,
     /// Its content.
     #[serde(deserialize_with = "few")]
@@ -166,12 +189,51 @@ pub struct Manifest {
 #[serde(rename_all = "camelCase")]
 pub struct Index {
     /// Always 2.
+    #[serde(default, deserialize_with = "or_default")]
     pub schema_version: u32,
     /// [`INDEX`].
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub media_type: String,
-    /// The manifests.
+    /// The manifests whose descriptors can be read.
+    #[serde(deserialize_with = "readable")]
     pub manifests: Vec<Descriptor>,
+}
+
+/// Descriptors one by one: whoever may push adds to a list, and an odd one takes nothing from its neighbours.
+fn readable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Descriptor>, D::Error> {
+    let listed: Option<Vec<serde_json::Value>> = Option::deserialize(deserializer)?;
+    Ok(listed.into_iter().flatten().filter_map(|one| serde_json::from_value(one).ok()).collect())
+}
+
+/// A list of referrers with one more; nothing where it has it. What others wrote into the list stays as it is.
+pub(crate) fn with_referrer(listed: Option<serde_json::Value>, referrer: &Descriptor) -> Option<serde_json::Value> {
+    let is_list = |listed: &serde_json::Value| listed.get("manifests").is_some_and(serde_json::Value::is_array);
+    let mut index = listed
+        .filter(is_list)
+        .unwrap_or_else(|| serde_json::json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}));
+    let manifests = index.get_mut("manifests")?.as_array_mut()?;
+    let is_there = |listed: &serde_json::Value| listed.get("digest").is_some_and(|digest| *digest == *referrer.digest);
+    if manifests.iter().any(is_there) {
+        return None;
+    }
+    manifests.push(serde_json::to_value(referrer).ok()?);
+    Some(index)
+}
+
+/// Returns the problem of bytes that are no manifest, as the end of a sentence.
+pub(crate) fn mistake(bytes: &[u8], error: &serde_json::Error) -> String {
+    match serde_json::from_slice::<serde_json::Value>(bytes) {
+        Err(_) => "it is not JSON".to_owned(),
+        Ok(serde_json::Value::Object(entries)) if !entries.contains_key("layers") => {
+            "it is no manifest: it has no `layers`".to_owned()
+        }
+        Ok(serde_json::Value::Object(_)) => {
+            let error = error.to_string();
+            let why = error.split_once(" at line ").map_or(error.as_str(), |(why, _)| why);
+            format!("it is no manifest: {why}")
+        }
+        Ok(_) => "it is no manifest: it is no object".to_owned(),
+    }
 }
 
 /// Stops at the first layer too many, before the others take memory.
@@ -266,7 +328,10 @@ pub fn config(component: &[u8], imports: &[String], exports: &[String]) -> Vec<u
 
 #[cfg(test)]
 mod tests {
-    use super::{Descriptor, INDEX, Index, MANIFEST, Manifest, OLD_WASM, Platform, WASM, sha256};
+    use super::{
+        DOCKER_LIST, DOCKER_MANIFEST, Descriptor, INDEX, Index, MANIFEST, Manifest, OLD_WASM, Platform, WASM, mistake,
+        sha256, with_referrer,
+    };
 
     fn listed(name: &str, machine: Option<(&str, &str)>) -> Descriptor {
         let platform = machine.map(|(os, architecture)| Platform { architecture: architecture.into(), os: os.into() });
@@ -295,7 +360,46 @@ mod tests {
         assert!(none.contains("linux/amd64, linux/arm64"), "{none}");
         assert!(chosen(&[]).is_err());
         let nested = Descriptor { media_type: INDEX.to_owned(), ..wasm };
-        assert!(chosen(&[nested]).is_err(), "a list in a list is not followed");
+        let nested = chosen(&[nested]).unwrap_err();
+        assert!(nested.contains("list of lists"), "a list in a list is not followed: {nested}");
+    }
+
+    #[test]
+    fn descriptors_of_a_list_are_read_one_by_one_in_the_forms_that_tools_write() {
+        let digest = format!("sha256:{}", sha256(b"x"));
+        let list = |entries: serde_json::Value| serde_json::from_value::<Index>(entries).unwrap().wasm().cloned();
+        for entry in [
+            serde_json::json!({"mediaType": MANIFEST, "digest": digest}),
+            serde_json::json!({"mediaType": MANIFEST, "digest": digest, "size": null}),
+            serde_json::json!({"mediaType": DOCKER_MANIFEST, "digest": digest, "size": 1}),
+            serde_json::json!({"digest": digest, "size": 1, "platform": {"architecture": "wasm", "os": null}}),
+        ] {
+            let odd = serde_json::json!({"mediaType": MANIFEST, "digest": 5, "size": "x"});
+            let listed = serde_json::json!({"mediaType": DOCKER_LIST, "manifests": [odd, entry]});
+            assert_eq!(list(listed).map(|chosen| chosen.digest), Ok(digest.clone()), "{entry}");
+        }
+        assert!(list(serde_json::json!({"manifests": null})).is_err());
+    }
+
+    #[test]
+    fn a_referrer_is_added_to_a_list_and_what_others_wrote_there_is_kept() {
+        let referrer = Descriptor::of(MANIFEST, b"x");
+        let odd = serde_json::json!({"manifests": [{"digest": 5, "annotations": {"a": "b"}}], "subject": null});
+        let added = with_referrer(Some(odd.clone()), &referrer).unwrap();
+        assert_eq!(added["manifests"][0], odd["manifests"][0]);
+        assert_eq!(added["manifests"][1]["digest"], referrer.digest.as_str());
+        assert_eq!(with_referrer(Some(added), &referrer), None);
+        assert!(with_referrer(None, &referrer).is_some());
+    }
+
+    #[test]
+    fn a_manifest_without_a_configuration_is_one_and_what_is_none_is_named_without_words_of_a_library() {
+        let manifest = serde_json::json!({"schemaVersion": 2, "config": null, "layers": [Descriptor::of(WASM, b"x")]});
+        assert!(serde_json::from_value::<Manifest>(manifest).unwrap().component().is_ok());
+        let of = |text: &str| mistake(text.as_bytes(), &serde_json::from_str::<Manifest>(text).unwrap_err());
+        assert_eq!(of("<html>"), "it is not JSON");
+        assert_eq!(of("[]"), "it is no manifest: it is no object");
+        assert_eq!(of(r#"{"config":{}}"#), "it is no manifest: it has no `layers`");
     }
 
     #[test]

@@ -123,10 +123,7 @@ impl Client {
             let digests = Digests::of(&component);
             let referrers = connection.referrers(&manifest_digest).await?;
             let signature = connection.signature(&referrers, &digests, expected).await?;
-            let sbom = match connection.about(&referrers, artifact::SBOM).next() {
-                Some(found) => Some(connection.content(found, MAX_SBOM).await?),
-                None => None,
-            };
+            let sbom = connection.sbom(&referrers).await?;
             Ok(Pulled {
                 manifest: manifest_digest,
                 stored: Stored::new(component, manifest_bytes, signature, sbom),
@@ -222,7 +219,8 @@ impl Connection<'_> {
 
     async fn manifest_bytes(&self, version: &str) -> Result<Vec<u8>, RegistryError> {
         let url = self.url(&format!("manifests/{version}"))?;
-        let accept = format!("{}, {}", artifact::MANIFEST, artifact::INDEX);
+        let kinds = [artifact::MANIFEST, artifact::INDEX, artifact::DOCKER_MANIFEST, artifact::DOCKER_LIST];
+        let accept = kinds.join(", ");
         let what = || format!("{}/{} at `{version}`", self.host(), self.repository());
         let bytes = self.get(&url, &accept, artifact::MAX_MANIFEST).await?;
         let bytes = bytes.ok_or_else(|| RegistryError::NotFound { what: what() })?;
@@ -240,7 +238,7 @@ impl Connection<'_> {
             let why = match index.as_ref().map(Index::wasm) {
                 Some(Ok(chosen)) => format!("it is a list of manifests; name its plugin, `@{}`", chosen.digest),
                 Some(Err(why)) => why,
-                None => error.to_string(),
+                None => artifact::mistake(&bytes, &error),
             };
             let why = opcell_types::text::printable(&why, 300);
             RegistryError::Shape { what: format!("{}/{} at `{version}`: {why}", self.host(), self.repository()) }
@@ -265,22 +263,22 @@ impl Connection<'_> {
         Ok(bytes)
     }
 
-    /// Returns the referrers of a manifest: by the referrers API, else by the tag in its place.
+    /// Returns the referrers of a manifest: by the referrers API, else by the tag in its place. What is no list of them
+    /// has none: a registry can leave out any, so that this says no less than it could.
     async fn referrers(&self, manifest: &str) -> Result<Vec<Descriptor>, RegistryError> {
+        let read = |bytes: Vec<u8>| serde_json::from_slice::<Index>(&bytes).ok().map(|index| index.manifests);
         let url = self.url(&format!("referrers/{manifest}"))?;
         let listed = match self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await {
-            Ok(Some(bytes)) => Some(bytes),
-            Ok(None) | Err(RegistryError::Status { status: 400 | 405, .. }) => {
-                let url = self.url(&format!("manifests/{}", fallback_tag(manifest)))?;
-                self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await?
-            }
+            Ok(listed) => listed.and_then(read),
+            // Registries without the API.
+            Err(RegistryError::Status { status: 400 | 405 | 406 | 500 | 501, .. }) => None,
             Err(error) => return Err(error),
         };
-        let Some(bytes) = listed else { return Ok(Vec::new()) };
-        let index: Index = serde_json::from_slice(&bytes).map_err(|error| RegistryError::Shape {
-            what: format!("the referrers of {manifest}: {}", opcell_types::text::printable(&error.to_string(), 200)),
-        })?;
-        Ok(index.manifests)
+        if let Some(listed) = listed {
+            return Ok(listed);
+        }
+        let url = self.url(&format!("manifests/{}", fallback_tag(manifest)))?;
+        Ok(self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await?.and_then(read).unwrap_or_default())
     }
 
     /// The referrers of a kind.
@@ -299,6 +297,19 @@ impl Connection<'_> {
         self.blob(layer, most).await
     }
 
+    /// The first bill of materials that can be read.
+    async fn sbom(&self, referrers: &[Descriptor]) -> Result<Option<Vec<u8>>, RegistryError> {
+        let mut unread = None;
+        for referrer in self.about(referrers, artifact::SBOM) {
+            match self.content(referrer, MAX_SBOM).await {
+                Ok(content) => return Ok(Some(content)),
+                Err(error) if error.is_of_content() => unread = unread.or(Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        unread.map_or(Ok(None), Err)
+    }
+
     async fn signature(
         &self,
         referrers: &[Descriptor],
@@ -308,16 +319,23 @@ impl Connection<'_> {
         let mut first = None;
         let mut broken = None;
         for referrer in self.about(referrers, artifact::SIGNATURE) {
-            let bytes = self.content(referrer, MAX_SIGNATURE).await?;
+            let bytes = match self.content(referrer, MAX_SIGNATURE).await {
+                Ok(bytes) => bytes,
+                Err(error) if error.is_of_content() => {
+                    broken = broken.or(Some(error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             match SignatureFile::parse(&bytes).and_then(|file| Ok((file.signer_of(digests)?, file))) {
                 Ok((signer, file)) if expected.is_none_or(|expected| *expected == signer) => return Ok(Some(file)),
                 Ok((_, file)) => first = first.or(Some(file)),
-                Err(error) => broken = broken.or(Some(error)),
+                Err(error) => broken = broken.or(Some(RegistryError::Signature(error))),
             }
         }
         match (first, broken) {
             (Some(file), _) => Ok(Some(file)),
-            (None, Some(error)) => Err(RegistryError::Signature(error)),
+            (None, Some(error)) => Err(error),
             (None, None) => Ok(None),
         }
     }
@@ -357,18 +375,11 @@ impl Connection<'_> {
         let tag = fallback_tag(&subject.digest);
         let url = self.url(&format!("manifests/{tag}"))?;
         let listed = self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await?;
-        let listed = listed.and_then(|bytes| serde_json::from_slice::<Index>(&bytes).ok());
-        let mut index = listed.unwrap_or(Index {
-            schema_version: 2,
-            media_type: artifact::INDEX.to_owned(),
-            manifests: Vec::new(),
-        });
-        if index.manifests.iter().any(|listed| listed.digest == referrer.digest) {
-            return Ok(());
+        let listed = listed.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        match artifact::with_referrer(listed, &referrer) {
+            Some(index) => self.put_manifest(&tag, artifact::INDEX, index.to_string().as_bytes()).await.map(drop),
+            None => Ok(()),
         }
-        index.manifests.push(referrer);
-        let bytes = serde_json::to_vec(&index).unwrap_or_default();
-        self.put_manifest(&tag, artifact::INDEX, &bytes).await.map(drop)
     }
 }
 

@@ -296,3 +296,41 @@ async fn referrers_that_are_listed_by_the_registry_itself_are_read() {
     let pulled = Client::new().credentials(Credentials::Anonymous).pull(&registry, None).await.unwrap();
     assert_eq!(pulled.stored.signature.unwrap().signer_of(&digests).unwrap(), key.public());
 }
+
+#[tokio::test]
+async fn what_is_no_list_of_referrers_has_none() {
+    let cosign = r#"{"manifests":[{"digest":"sha256:0","size":null,"artifactType":"application/vnd.dev.cosign.simplesigning.v1+json"}]}"#;
+    let lists = ["<html>", "", r#"{"schemaVersion":2,"manifests":null}"#, r#"{"manifests":[{"digest":5}]}"#, cosign];
+    let lists = lists.into_iter().map(|list| ("200 OK", list));
+    for (status, list) in lists.chain([("406 Not Acceptable", ""), ("500 Internal Server Error", "")]) {
+        let registry = registry(move |path| match path {
+            path if path.contains("/referrers/") => Answer::Whole(status, String::new(), list.into()),
+            path if path.contains("/manifests/sha256-") => Answer::Whole("404 Not Found", String::new(), Vec::new()),
+            path if path.contains("manifests") => ok(manifest()),
+            _ => ok("component"),
+        })
+        .await;
+        let pulled = Client::new().credentials(Credentials::Anonymous).pull(&registry, None).await;
+        assert!(pulled.is_ok_and(|pulled| pulled.stored.signature.is_none()), "{status} {list}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_as_docker_writes_it_is_read() {
+    let mut listed = artifact::Descriptor::of(artifact::DOCKER_MANIFEST, &manifest());
+    listed.platform = Some(artifact::Platform { architecture: "wasm".to_owned(), os: "wasi".to_owned() });
+    let at = listed.digest.clone();
+    let media_type = artifact::DOCKER_LIST.to_owned();
+    let list = serde_json::to_vec(&artifact::Index { schema_version: 2, media_type, manifests: vec![listed] }).unwrap();
+    let registry = registry(move |path| match path {
+        path if path.contains("/manifests/sha256-") || path.contains("/referrers/") => {
+            Answer::Whole("404 Not Found", String::new(), Vec::new())
+        }
+        path if path.ends_with(&at) => ok(manifest()),
+        path if path.contains("manifests") => ok(list.clone()),
+        _ => ok("component"),
+    })
+    .await;
+    let pulled = Client::new().credentials(Credentials::Anonymous).pull(&registry, None).await.unwrap();
+    assert_eq!(pulled.stored.component, b"component");
+}

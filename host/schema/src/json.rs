@@ -43,6 +43,38 @@ pub fn is_json(text: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
+/// A text that is nearly JSON, with U+FFFD for each byte that is no UTF-8 and for each escape of half a surrogate pair:
+/// JavaScript and Python write them, and models cut them.
+#[must_use]
+pub fn repaired(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = &*text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let unit = |escape: &str| {
+            let digits = escape.strip_prefix("\\u")?.get(..4)?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        let length = match (unit(escape), escape.get(6..).and_then(unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
+            (Some(0xd800..=0xdfff), _) => {
+                out.push_str("\\ufffd");
+                rest = escape.get(6..).unwrap_or_default();
+                continue;
+            }
+            // The next character as well: it may be another backslash.
+            _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+        };
+        let (kept, after) = escape.split_at(length);
+        out.push_str(kept);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +102,12 @@ mod tests {
             assert!(read.is_some_and(|read| read[0] == serde_json::from_str::<Value>(row).unwrap()), "{row}");
             assert!(used.bytes_max < 400 << 20, "{row}: {used:?}");
         }
+    }
+
+    #[test]
+    fn halves_of_pairs_and_bytes_that_are_no_text_are_replaced_and_the_rest_stays() {
+        assert_eq!(repaired(br#"\ud83d\ude00 \ud83d \\ud83d \udc00x"#), r"\ud83d\ude00 \ufffd \\ud83d \ufffdx");
+        assert_eq!(repaired(b"caf\xe9 \\"), "caf\u{fffd} \\");
     }
 
     #[test]

@@ -47,6 +47,9 @@ const CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The key of the receipt in a result.
 const RECEIPT: &str = "opcell/receipt";
 
+/// Bytes of the name of a method that a message repeats.
+const METHOD_BYTES: usize = 100;
+
 /// Tools per page of a list.
 const TOOLS_PER_PAGE: usize = 200;
 
@@ -324,7 +327,10 @@ impl ServerHandler for McpServer {
     ) -> Result<CustomResult, ErrorData> {
         Err(match params::wrong(&request) {
             Some(wrong) => ErrorData::invalid_params(wrong, None),
-            None => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None),
+            None => {
+                let method = opcell_types::text::printable(&request.method, METHOD_BYTES);
+                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+            }
         })
     }
 

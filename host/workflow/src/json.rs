@@ -46,17 +46,20 @@ impl Document {
     /// `json-syntax` or `duplicate-key`, with the place. An integer that would be rounded is an error of syntax.
     pub fn read(source: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
         let text = source.text();
+        // Editors of Windows begin with a byte-order mark.
+        let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         if opcell_schema::json::values_in(text.as_bytes()) > MAX_VALUES {
             let message = format!("the document has more than {MAX_VALUES} values");
             return Err(vec![Diagnostic::error("json-syntax", message).at(Span::new(0, 0))]);
         }
-        let json = serde_json::from_str(text).map_err(|error| vec![syntax_error(text, &error)])?;
+        let json = serde_json::from_str(text.get(start..).unwrap_or_default())
+            .map_err(|error| vec![syntax_error(text, start, &error)])?;
         if let Some(place) = rounded_integer(text.as_bytes()) {
             let message = rounded_message(text.get(place.clone()).unwrap_or_default());
             let place = Span::new(place.start, place.end);
             return Err(vec![Diagnostic::error("json-syntax", message).at(place)]);
         }
-        let mut scan = Scan { text, ..Scan::default() };
+        let mut scan = Scan { text, at: start, ..Scan::default() };
         scan.document();
         if let Some(too_long) = scan.too_long {
             return Err(vec![too_long]);
@@ -98,10 +101,12 @@ pub fn pointer_part(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-fn syntax_error(text: &str, error: &serde_json::Error) -> Diagnostic {
-    let line_start = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+/// An error of the text from `start` on, at its place in all of it.
+fn syntax_error(text: &str, start: usize, error: &serde_json::Error) -> Diagnostic {
+    let read = text.get(start..).unwrap_or_default();
+    let line_start = read.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
     // serde_json counts columns in bytes, from 1; at the end of the text it points behind it.
-    let offset = (line_start + error.column().saturating_sub(1)).min(text.len());
+    let offset = (start + line_start + error.column().saturating_sub(1)).min(text.len());
     let start = text.floor_char_boundary(offset);
     let end = text.ceil_char_boundary((start + 1).min(text.len()));
     let message = error.to_string();
@@ -322,6 +327,17 @@ mod tests {
         let found = read("{\"a\": 1,\n \"\\u0061\": 2}").unwrap_err();
         assert_eq!(found[0].message, r#"key "\u0061" occurs twice in the same object"#);
         assert_eq!(found[0].related[0].0.start, 1);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_document_and_moves_no_place() {
+        let text = "\u{feff}{\"a\": 1}";
+        let document = read(text).unwrap();
+        let span = document.value_span("/a").unwrap();
+        assert_eq!(&text[span.start..span.end], "1");
+        let text = "\u{feff}{\n\"a\": oops}";
+        let span = read(text).unwrap_err()[0].span.unwrap();
+        assert_eq!(&text[span.start..span.end], "o");
     }
 
     #[test]

@@ -701,6 +701,24 @@ mod published {
     }
 
     #[test]
+    fn a_valid_prompt_of_a_pack_with_an_invalid_one_runs_and_the_other_is_named() {
+        let mut pack = prompts();
+        pack["prompts"]["sales"] = json!({"id": "sales"});
+        assert!(compile(&pack).ir.is_none());
+        let source = SourceFile::new("a.pack.json", pack.to_string());
+        let of = |key| promptpack::compile_prompt(&source, &opcell_workflow::companions::NoCompanions, key);
+        let support = of("support");
+        assert_eq!(template(support.ir.as_ref().unwrap(), "support"), "Help. Be kind.");
+        let [left_out] = support.diagnostics.as_slice() else { panic!("{:?}", support.diagnostics) };
+        assert_eq!(left_out.message, "the prompt `sales` is left out: it is not as packs are");
+        assert!(of("sales").ir.is_none());
+        pack["id"] = json!(7);
+        let source = SourceFile::new("a.pack.json", pack.to_string());
+        let compiled = promptpack::compile_prompt(&source, &opcell_workflow::companions::NoCompanions, "support");
+        assert!(compiled.ir.is_none(), "the pack itself is not as packs are");
+    }
+
+    #[test]
     fn an_unknown_fragment_is_an_error_that_lists_what_there_is() {
         let mut pack = prompts();
         pack["fragments"]["style"] = json!("Plain.");

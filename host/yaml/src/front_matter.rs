@@ -90,13 +90,17 @@ impl FrontMatter {
     }
 }
 
-/// Splits a file into its head and its body. Blanks after a fence and a byte-order mark do not matter; without an
-/// opening and a closing `---` everything is body.
+/// Splits a file into its head and its body. Blanks after a fence, a byte-order mark and a comment before the head do not
+/// matter, and `...` ends it as well; without an opening and a closing line everything is body.
 #[must_use]
 pub fn split(text: &str) -> Parts<'_> {
-    let start = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
+    let begin = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
+    // A licence stands there; without a head after it, it is a part of the body.
+    let after_comment = begin.strip_prefix("<!--").and_then(|comment| comment.split_once("-->"));
+    let after_comment = after_comment.map(|(_, after)| after.trim_start()).filter(|after| after.starts_with("---"));
+    let start = after_comment.unwrap_or(begin);
     let before = text.get(..text.len() - start.len()).unwrap_or_default();
-    let whole = Parts { head: None, body: start, line: 1, is_unclosed: false };
+    let whole = Parts { head: None, body: begin, line: 1, is_unclosed: false };
     let mut lines = start.split_inclusive('\n');
     let Some(opening) = lines.next().filter(|line| line.trim_end() == "---" && line.ends_with('\n')) else {
         return whole;
@@ -104,7 +108,7 @@ pub fn split(text: &str) -> Parts<'_> {
     let line = before.matches('\n').count() + 2;
     let mut at = opening.len();
     for next in lines {
-        if next.trim_end() == "---" {
+        if matches!(next.trim_end(), "---" | "...") {
             let head = start.get(opening.len()..at);
             return Parts { head, body: start.get(at + next.len()..).unwrap_or_default(), line, is_unclosed: false };
         }
@@ -143,7 +147,15 @@ fn field(node: &Node, source: &str) -> Field {
     }
     match &node.kind {
         NodeKind::Scalar(Value::Null) => Field::Null,
-        NodeKind::Scalar(Value::String(text)) => Field::Text(text.trim().to_owned()),
+        NodeKind::Scalar(Value::String(text)) => {
+            // `&Co` is a word here, and no anchor, unless something refers to it.
+            let anchored = written().and_then(|written| Some((written, written.strip_prefix('&')?.split_once(' ')?)));
+            let is_word = |name: &str, rest: &str| rest.trim() == text.trim() && !source.contains(&format!("*{name}"));
+            match anchored.filter(|(_, (name, rest))| is_word(name, rest)) {
+                Some((written, _)) => Field::Text(written.to_owned()),
+                None => Field::Text(text.trim().to_owned()),
+            }
+        }
         NodeKind::Scalar(value) => match written().filter(|written| !written.starts_with(['*', '&', '!'])) {
             Some(written) => Field::Text(written.to_owned()),
             None => Field::Text(value.to_json()),
@@ -303,7 +315,9 @@ mod tests {
             assert_eq!((parts.head.map(str::trim_end), parts.body), (Some("a: b"), "Body"), "{text:?}");
         }
         assert_eq!(split("\n\n---\na: b\n---\n").line, 4);
-        for text in ["----\na: b\n---\n", "--- a: b\n---\n", "Body", "---"] {
+        let licensed = split("<!-- (c)\n2026 -->\n---\na: b\n...\nBody");
+        assert_eq!((licensed.head, licensed.body, licensed.line), (Some("a: b\n"), "Body", 4));
+        for text in ["----\na: b\n---\n", "--- a: b\n---\n", "Body", "---", "<!-- a -->\nBody\n---\n"] {
             let parts = split(text);
             assert_eq!((parts.head, parts.body, parts.is_unclosed), (None, text, false), "{text:?}");
         }
@@ -323,6 +337,9 @@ mod tests {
         assert_eq!(text("a: [draft]\n", "a"), "[draft]");
         assert_eq!(text("a: {b: c}\n", "a"), "{b: c}");
         assert_eq!(text("a: &x 1.10\nb: *x\n", "b"), "1.1");
+        assert_eq!(text("a: &Co helper\n", "a"), "&Co helper");
+        assert_eq!(text("a: &co helper\nb: *co\n", "a"), "helper");
+        assert_eq!(text("a: &co \"helper\"\n", "a"), "helper");
     }
 
     #[test]

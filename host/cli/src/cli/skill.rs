@@ -17,7 +17,7 @@ use opcell_ir::{
 };
 use opcell_types::{
     Value,
-    value::{Map, NumberKind},
+    value::{Map, NumberKind, is_rounded_integer, rounded_message},
 };
 use opcell_workflow::workflowskill::run_log::{Projection, RunLog};
 use opcell_workflow::{document::Language, workflowskill};
@@ -70,6 +70,10 @@ fn typed(workflow: &Workflow, pairs: &[(&str, &str)]) -> Result<Value, Rejected>
                     "array" => format!("JSON, such as `'{key}=[1, 2]'`"),
                     _ => format!("JSON, such as `'{key}={{\"a\": 1}}'`"),
                 };
+                if is_rounded_integer(text.trim()) && matches!(declared.kind.as_str(), "int" | "integer") {
+                    let message = format!("input `{key}`: {}", rounded_message(text.trim()));
+                    return Rejected::plain(Diagnostic::error("invalid-input", message).help(help));
+                }
                 let message = format!("input `{key}` is declared `{}`, but `{text}` is not one", declared.kind);
                 Rejected::plain(Diagnostic::error("invalid-input", message).help(help))
             })?,

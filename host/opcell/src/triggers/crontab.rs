@@ -31,6 +31,17 @@ pub(super) fn check(text: &str) -> Result<(), String> {
         return Err(format!("`@{word}` is a word of some crontabs only: write its five fields, such as `0 0 * * *`"));
     }
     let parts: Vec<&str> = text.split_ascii_whitespace().collect();
+    if let Some((variable, zone)) = parts.first().and_then(|first| first.split_once('='))
+        && ["TZ", "CRON_TZ"].contains(&variable)
+    {
+        return Err(format!(
+            "`{variable}=` is a setting of some crontabs only: leave it out, and write `zone = \"{zone}\"` beside `cron`"
+        ));
+    }
+    if let Some(at) = text.find('#').filter(|at| text.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))) {
+        let comment = text.get(at..).unwrap_or_default().trim();
+        return Err(format!("`{comment}` is a comment, which is no part of an expression: leave it out"));
+    }
     let Some(skipped) = FIELDS.len().checked_sub(parts.len()).filter(|skipped| *skipped <= 1) else {
         return Err(format!(
             "it has {} fields, and five are expected (minute, hour, day of the month, month, day of the week), or six \
@@ -77,8 +88,15 @@ impl Field {
             Some((from, to)) => (self.value(from, item)?, self.value(to, item)?),
         };
         if from > to {
+            // Sunday is written once.
+            let (first, last) = if *name == "day of the week" { (from % 7, 6) } else { (from, *most) };
+            let range = |from: u32, to: u32| if from == to { from.to_string() } else { format!("{from}-{to}") };
+            let forwards = match first <= to {
+                true => range(first, to),
+                false => format!("{},{}", range(first, last), range(*least, to)),
+            };
             return Err(format!(
-                "`{item}`, the {name}, runs backwards, which many crontabs refuse: write `{from}-{most},{least}-{to}`"
+                "`{item}`, the {name}, runs backwards, which many crontabs refuse: write `{forwards}`"
             ));
         }
         let Some(step) = step else { return Ok(()) };
@@ -173,7 +191,12 @@ mod tests {
             ("*/90 * * * * *", "the second, has a step of 90"),
             ("5/15 * * * *", "write `5-59/15`"),
             ("0 22-3 * * *", "write `22-23,0-3`"),
-            ("0 0 * * FRI-MON", "runs backwards"),
+            ("0 0 * * FRI-MON", "write `5-6,0-1`"),
+            ("0 0 * * SAT-SUN", "write `6,0`"),
+            ("0 0 * * 7-1", "write `0-1`"),
+            ("TZ=Europe/Berlin 0 3 * * *", "write `zone = \"Europe/Berlin\"`"),
+            ("CRON_TZ=UTC 0 3 * * *", "`CRON_TZ=` is a setting"),
+            ("0 3 * * * # nightly", "`# nightly` is a comment"),
             ("*/0 * * * *", "whole number from 1"),
             ("*/-5 * * * *", "whole number from 1"),
             ("*/1.5 * * * *", "whole number from 1"),

@@ -92,6 +92,18 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
+    /// Returns `true` if what was asked for is not as it must be, or not there: another of its kind may be.
+    pub(super) fn is_of_content(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound { .. }
+                | Self::Digest { .. }
+                | Self::TooLarge { .. }
+                | Self::Shape { .. }
+                | Self::Signature(_)
+        )
+    }
+
     /// A stable name of the kind of error.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -159,11 +159,18 @@ fn elements(value: Value, types: impl Iterator<Item = Type>, length: Option<usiz
     list.into_iter().zip(types).enumerate().map(element).collect()
 }
 
-/// Bytes from their base64 text, with or without padding.
+/// Bytes from their base64 text, with or without padding, in either alphabet, on one line or on several.
 fn bytes(text: &str, length: Option<usize>) -> Result<Vec<Val>, String> {
+    let plain = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(|byte| match byte {
+        b'-' => b'+',
+        b'_' => b'/',
+        byte => byte,
+    });
+    let plain: Vec<u8> = plain.collect();
+    let unpadded = plain.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
     let decoded = STANDARD_NO_PAD
-        .decode(text.trim_end_matches('='))
-        .map_err(|error| format!("expected base64 text or a list of numbers: {error}"))?;
+        .decode(plain.get(..unpadded).unwrap_or_default())
+        .map_err(|_| "expected base64 text or a list of numbers, and the text is not base64".to_owned())?;
     if let Some(length) = length.filter(|length| *length != decoded.len()) {
         return Err(format!("expected {length} bytes, got {}", decoded.len()));
     }
@@ -349,6 +356,9 @@ mod tests {
             let bytes = STANDARD_NO_PAD.decode(text.trim_end_matches('=')).unwrap();
             assert_eq!(given(json!(text)), json!(bytes));
             assert_eq!(given(json!(bytes)), json!(bytes));
+        }
+        for text in ["_-8=", "_-8", "/+\r\n8=\n"] {
+            assert_eq!(given(json!(text)), json!([0xff, 0xef]), "{text}");
         }
         let many = vec![7_u8; LISTED_BYTES + 1];
         assert_eq!(given(json!(many)), json!(STANDARD.encode(&many)));

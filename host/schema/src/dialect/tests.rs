@@ -76,6 +76,11 @@ fn references_are_followed_by_every_address_within_the_document() {
         let error = Schema::compile_leniently(&schema).unwrap_err();
         assert!(error.contains("points outside the schema") && error.contains("#/$defs/"), "{error}");
     }
+    let within = json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/s"}}, "required": ["a"]});
+    assert!(Schema::compile(&within).unwrap_err().contains("points outside the schema"));
+    let within = Schema::compile_leniently(&within).unwrap();
+    assert!(within.warnings().iter().any(|warning| warning.contains("points outside the schema")));
+    decides(&within, &[json!({"a": 1})], &[json!({})]);
     let twice = json!({"$defs": {"a": {"$id": "x", "type": "string"}, "b": {"$id": "x", "type": "number"}}});
     assert!(Schema::compile(&twice).unwrap_err().contains("two different schemas have the address"));
 }

@@ -9,6 +9,9 @@ use opcell_types::text::one_line;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// The place of the document itself in the list of schemas.
+const ROOT: usize = 0;
+
 /// Sets of targets that dynamic references may have in one document.
 const MAX_SCOPES: usize = 64;
 
@@ -430,9 +433,12 @@ impl<'a> Writer<'a> {
         let target = match target {
             None => return Ok(()),
             Some(Ok(target)) => target,
-            // Which schema it is cannot be known; the owner has it.
-            Some(Err(missing @ Unresolved::Missing(_))) if self.reading == Reading::Lenient => {
-                self.let_through(key, missing.text());
+            // Which schema it is cannot be known; the owner has it. A document that is elsewhere as a whole is none.
+            Some(Err(unresolved))
+                if self.reading == Reading::Lenient
+                    && (matches!(unresolved, Unresolved::Missing(_)) || key.0 != ROOT) =>
+            {
+                self.let_through(key, unresolved.text());
                 return Ok(());
             }
             Some(Err(unresolved)) => return Err(unresolved.text()),

@@ -2,7 +2,7 @@
 //! unknown method, and a client that is told so believes that there are no tools.
 
 use rmcp::model::{ClientRequest, CustomRequest};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 /// Methods that this server answers.
 const KNOWN: [&str; 14] = [
@@ -59,11 +59,40 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
                 {
                     expected("a text", "uri", of("uri"))
                 }
+                "initialize" if !of("protocolVersion").is_some_and(Json::is_string) => {
+                    expected("a text", "protocolVersion", of("protocolVersion"))
+                }
+                "initialize" if !of("capabilities").is_some_and(Json::is_object) => {
+                    expected("an object", "capabilities", of("capabilities"))
+                }
+                "initialize" if !of("clientInfo").is_some_and(Json::is_object) => {
+                    expected("an object", "clientInfo", of("clientInfo"))
+                }
                 _ => format!("the parameters of {method} are not as the protocol has them"),
             }
         }
         Some(other) => expected("an object", "params", Some(other)),
     })
+}
+
+/// Adds to a handshake the parts without which it can be answered all the same.
+pub(super) fn complete(message: &mut Json) {
+    if message.get("method").is_none_or(|method| method != "initialize") {
+        return;
+    }
+    let Some(params) = message.get_mut("params").and_then(Json::as_object_mut) else { return };
+    let usual = [("capabilities", json!({})), ("clientInfo", json!({"name": "?", "version": "?"}))];
+    for (key, value) in usual {
+        if params.get(key).is_none_or(Json::is_null) {
+            params.insert(key.to_owned(), value);
+        }
+    }
+    let Some(client) = params.get_mut("clientInfo").and_then(Json::as_object_mut) else { return };
+    for key in ["name", "version"] {
+        if client.get(key).is_none_or(Json::is_null) {
+            client.insert(key.to_owned(), Json::from("?"));
+        }
+    }
 }
 
 /// The fault of a message of a known method whose parameters are no object.

@@ -4,7 +4,7 @@
 //! and does not take the answers is not read any further, so that neither fills memory.
 
 use super::params;
-use opcell_schema::json::values_in;
+use opcell_schema::json::{repaired, values_in};
 use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     RoleServer,
@@ -143,7 +143,10 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
         if line.is_empty() {
             return;
         }
-        let message = match opcell_schema::json::from_slice::<Json>(line) {
+        // What a model wrote may have halves of characters: it is not refused for them.
+        let read = opcell_schema::json::from_slice::<Json>(line);
+        let read = read.or_else(|error| opcell_schema::json::from_slice(repaired(line).as_bytes()).map_err(|_| error));
+        let message = match read {
             Ok(message) => message,
             Err(error) => {
                 let text = format!("the message is not JSON: {error}");
@@ -155,7 +158,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
         if let Some(place) = rounded_integer(line) {
             let digits = String::from_utf8_lossy(line.get(place).unwrap_or_default());
             let error = ErrorData::invalid_params(rounded_message(&digits), None);
-            let id = message.get("id").cloned().unwrap_or_default();
+            // An ID that is rounded is not the client's.
+            let id = message.get("id").filter(|id| !id.is_f64()).cloned().unwrap_or_default();
             self.pending.push_back(Pending::Refusal(refusal(&id, &error), None));
             return;
         }
@@ -187,9 +191,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
         }
     }
 
-    fn message(&mut self, message: Json, batch: Option<u64>, units: usize) {
+    fn message(&mut self, mut message: Json, batch: Option<u64>, units: usize) {
         let id = message.get("id").cloned().unwrap_or_default();
-        let is_asked = message.get("id").is_some() || !message.is_object();
+        params::complete(&mut message);
+        // What has no method is no notification; an answer is not answered.
+        let has = |key: &str| message.get(key).is_some();
+        let is_asked = has("id") || !(has("method") || has("result") || has("error"));
         // The library takes these for no request at all.
         if let Some(wrong) = params::not_an_object(&message).filter(|_| is_asked) {
             if let Some(batch) = batch {
@@ -520,6 +527,13 @@ mod tests {
             ("{".to_owned(), json!(null), -32700, "not JSON"),
             ("{\"a\": NaN}".to_owned(), json!(null), -32700, "not JSON"),
             ("7".to_owned(), json!(null), -32600, "not a JSON-RPC 2.0 request"),
+            ("{}".to_owned(), json!(null), -32600, "not a JSON-RPC 2.0 request"),
+            (
+                r#"{"jsonrpc":"2.0","id":123456789012345678901,"method":"ping"}"#.to_owned(),
+                json!(null),
+                -32602,
+                "would be rounded",
+            ),
             ("[]".to_owned(), json!(null), -32600, "between 1 and 64"),
             (
                 r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#.to_owned(),
@@ -545,6 +559,24 @@ mod tests {
             let answer = said(&mut reads).await;
             assert_eq!((&answer["id"], answer["error"]["code"].as_i64()), (&id, Some(code)), "{line}: {answer}");
             assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{line}: {answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn half_a_character_is_repaired_and_a_handshake_of_few_words_is_one() {
+        let (mut transport, mut writes, _reads) = pair();
+        let half =
+            br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"\ud83d"}}}"#;
+        let bytes = b"{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"\xe9\"}}";
+        let hello = br#"{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":null}}"#;
+        for line in [half.as_slice(), bytes, hello] {
+            writes.write_all(&[line, b"\n"].concat()).await.unwrap();
+        }
+        for id in 1..=3 {
+            let Some(JsonRpcMessage::Request(request)) = transport.receive().await else { panic!("no request {id}") };
+            assert_eq!(request.id, rmcp::model::NumberOrString::Number(id));
+            let is_handshake = matches!(request.request, rmcp::model::ClientRequest::InitializeRequest(_));
+            assert_eq!(is_handshake, id == 3);
         }
     }
 

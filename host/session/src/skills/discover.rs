@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// The file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
 
+/// Names that editors and downloads make of it.
+const OTHER_FILES: [&str; 4] = ["SKILL.markdown", "SKILL.md.txt", "SKILL.mdx", "SKILL.txt"];
+
 /// Folders of a skill whose content is for its own use, by the Agent Skills format and by custom.
 const RESOURCE_FOLDERS: [&str; 10] =
     ["assets", "evals", "examples", "fixtures", "references", "resources", "scripts", "template", "templates", "tests"];
@@ -175,7 +178,9 @@ impl Search {
         if directory.depth == 0 {
             return Path::new(name).extension().is_some_and(|extension| extension == "md");
         }
-        if name.eq_ignore_ascii_case(SKILL_FILE) && !is_skill && directory.owner.is_none() {
+        let is_meant =
+            name.eq_ignore_ascii_case(SKILL_FILE) || OTHER_FILES.iter().any(|other| name.eq_ignore_ascii_case(other));
+        if is_meant && !is_skill && directory.owner.is_none() {
             let message = format!("not read as a skill: rename it to `{SKILL_FILE}`");
             self.report(Severity::Warning, "skill-file-name", &root.join(path), message);
         }

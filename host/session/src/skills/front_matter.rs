@@ -35,7 +35,15 @@ pub(super) fn parse(head: &str, line: usize) -> (FrontMatter, Vec<String>) {
     let mut front = FrontMatter { advertise: true, ..FrontMatter::default() };
     for (key, field) in &read.fields {
         let text = || field.text().map(str::to_owned);
-        match key.as_str() {
+        let lower = key.to_ascii_lowercase();
+        let is_meant = KEYS.contains(&lower.as_str()) && !read.fields.contains_key(&lower);
+        let known = if is_meant && lower != *key {
+            warnings.push(format!("the front matter key `{key}` is read as `{lower}`"));
+            lower.as_str()
+        } else {
+            key.as_str()
+        };
+        match known {
             "name" => front.name = text(),
             "description" => front.description = text(),
             "lambda" => front.lambda = text(),

@@ -72,6 +72,31 @@ fn front_matter_that_is_not_yaml_is_read_entry_by_entry_and_said() {
 }
 
 #[test]
+fn keys_in_another_case_are_read_and_said() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "s/SKILL.md", "<!-- (c) -->\n---\nName: s\nDescription: Draws charts\n...\nBody");
+    let library = discover(&root);
+    assert_eq!(library.find("s").unwrap().description, "Draws charts");
+    let messages: Vec<_> = library.findings().iter().map(|finding| finding.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "the front matter key `Name` is read as `name`",
+            "the front matter key `Description` is read as `description`",
+        ]
+    );
+}
+
+#[test]
+fn a_file_of_a_name_that_downloads_make_is_reported() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "a/SKILL.markdown", &skill("A."));
+    write(root.path(), "b/SKILL.md.txt", &skill("B."));
+    let library = discover(&root);
+    assert_eq!(library.findings().iter().map(|finding| finding.code).collect::<Vec<_>>(), ["skill-file-name"; 2]);
+}
+
+#[test]
 fn a_name_is_what_was_written() {
     let root = TempDir::new().unwrap();
     for name in ["no", "on", "0123", "1.10"] {

@@ -4,7 +4,7 @@ use super::{
     Listing,
     connection::Connection,
     entry,
-    wire::{Answer, kind},
+    wire::{Answer, error_text, kind},
 };
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::Value as Json;
@@ -19,7 +19,10 @@ const MAX_PAGES: usize = 64;
 /// Bytes of all entries of one listing: what is longer would fill memory page by page, and no model could read it.
 const MAX_LISTING: usize = 8 << 20;
 
-/// Asks a server for all of its tools.
+/// Bytes of the reason why a page was not read.
+const REASON_BYTES: usize = 500;
+
+/// Asks a server for all of its tools. Where a page after the first cannot be read, those before it are the list.
 ///
 /// # Errors
 /// With the answer that was none.
@@ -27,12 +30,19 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
     let mut found = Vec::new();
     let (mut cursor, mut truncated, mut bytes) = (None, false, 0_usize);
     let mut seen = HashSet::new();
+    let mut partial = None;
     for page in 1.. {
         let params = PaginatedRequestParams::default().with_cursor(cursor.take());
         let request = ListToolsRequest::with_param(params);
         let mut listed = match server.request(ClientRequest::ListToolsRequest(request)).await {
             Answer::Result(listed) => listed,
-            other => return Err(other),
+            other => match unread(page, other) {
+                Ok(why) => {
+                    partial = Some((page, why));
+                    break;
+                }
+                Err(answer) => return Err(answer),
+            },
         };
         // Some leave out the object around the list.
         let tools = if listed.is_array() { Some(listed.take()) } else { listed.get_mut("tools").map(Json::take) };
@@ -42,7 +52,9 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
             Some(Json::Null) => Vec::new(),
             other => {
                 let what = other.as_ref().map_or("nothing", kind);
-                return Err(Answer::Unreadable(format!("its list of tools has {what} instead of the list `tools`")));
+                let why = format!("its list of tools has {what} instead of the list `tools`");
+                partial = Some((page, unread(page, Answer::Unreadable(why))?));
+                break;
             }
         };
         let fitting = entries.into_iter().take_while(|entry| {
@@ -50,6 +62,7 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
             bytes <= MAX_LISTING
         });
         found.extend(fitting);
+        partial = listed.get("nextCursor").and_then(odd_cursor).map(|why| (page.saturating_add(1), why));
         // A cursor that was there before leads around in a circle, and an empty one nowhere.
         cursor = next_cursor(&listed).filter(|next| seen.insert(next.clone()));
         truncated = found.len() > MAX_TOOLS || bytes > MAX_LISTING || (cursor.is_some() && page == MAX_PAGES);
@@ -60,7 +73,31 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
     found.truncate(MAX_TOOLS);
     // Weighing takes a while where a schema is made to; the runtime has other things to do.
     let weighed = tokio::task::spawn_blocking(move || entry::weigh(found)).await;
-    Ok(Listing { truncated, ..weighed.unwrap_or_default() })
+    let mut listing = weighed.unwrap_or_default();
+    listing.truncated = truncated || partial.is_some();
+    if let Some((page, why)) = partial {
+        listing.refused.insert(format!("page {page}"), why.clone());
+        listing.partial = Some(why);
+    }
+    Ok(listing)
+}
+
+/// The reason why a page was not read, where pages before it were: those are used. Without any, and where the server is
+/// gone, there is no list.
+fn unread(page: usize, answer: Answer) -> Result<String, Answer> {
+    match answer {
+        Answer::Error(error) if page > 1 => {
+            Ok(format!("it answered with an error: {}", error_text(&error, REASON_BYTES)))
+        }
+        Answer::Unreadable(why) | Answer::Refused { why, .. } if page > 1 => Ok(why),
+        other => Err(other),
+    }
+}
+
+/// The reason why a cursor leads nowhere, unless that is what it says.
+fn odd_cursor(cursor: &Json) -> Option<String> {
+    let is_odd = matches!(cursor, Json::Object(_) | Json::Array(_) | Json::Bool(true));
+    is_odd.then(|| format!("its cursor is {} instead of a text", kind(cursor)))
 }
 
 fn next_cursor(listed: &Json) -> Option<String> {

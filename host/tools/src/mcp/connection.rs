@@ -37,7 +37,8 @@ const REASON_BYTES: usize = 700;
 const PROBE: Duration = Duration::from_secs(1);
 const PROBE_SHARE: u32 = 4;
 
-/// The age of a list of tools after which a server is asked again that says nothing of changes by itself.
+/// The age of a list of tools after which a server is asked again that says nothing of changes by itself, or whose list
+/// could not be read whole.
 const LISTING_AGE: Duration = Duration::from_secs(30);
 
 /// The first words to a server.
@@ -187,7 +188,8 @@ impl Connection {
             return format!("was left: {why}");
         }
         let Some(process) = &self.process else {
-            return "cannot be reached: the connection ended before it answered".to_owned();
+            let unknown = || "cannot be reached: the connection ended before it answered".to_owned();
+            return self.wire.lost().unwrap_or_else(unknown);
         };
         match process.ended().await {
             Some(status) => format!("has exited: {status}{}", process.last_words()),
@@ -210,8 +212,11 @@ impl Connection {
     pub(super) async fn tools(&self) -> Result<Arc<Listing>, Answer> {
         let kept = || self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.changed.swap(false, Ordering::AcqRel);
-        let is_fresh = |asked: Instant| !self.is_current() || asked.elapsed() < LISTING_AGE;
-        if let Some((listing, _)) = kept().clone().filter(|(_, asked)| !changed && is_fresh(*asked)) {
+        let is_fresh = |listing: &Listing, asked: Instant| {
+            let lasts = !self.is_current() && listing.partial.is_none();
+            lasts || asked.elapsed() < LISTING_AGE
+        };
+        if let Some((listing, _)) = kept().clone().filter(|(listing, asked)| !changed && is_fresh(listing, *asked)) {
             return Ok(listing);
         }
         match ask::ask(self).await {

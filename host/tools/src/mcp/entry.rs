@@ -118,7 +118,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     };
     Ok(ListedTool {
         // Of what was sent, also of what a person does not see.
-        digest: accepted::digest(name, &description, &sent.to_string()),
+        digest: accepted::digest(name, &description, &in_one_order(&sent)),
         name: name.to_owned(),
         description: printable(&description, DESCRIPTION_BYTES),
         parameters: Value::from(shown::schema(&sent)),
@@ -126,6 +126,24 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
         output,
         warnings,
     })
+}
+
+/// A schema with the keys of its objects in one order: servers that keep them in hash maps list the same tool in another
+/// order at each start. Lists keep theirs.
+fn in_one_order(schema: &Json) -> String {
+    let mut sorted = schema.clone();
+    let mut open = vec![&mut sorted];
+    while let Some(value) = open.pop() {
+        match value {
+            Json::Object(entries) => {
+                entries.sort_keys();
+                open.extend(entries.values_mut());
+            }
+            Json::Array(items) => open.extend(items.iter_mut()),
+            _ => {}
+        }
+    }
+    sorted.to_string()
 }
 
 /// Makes bounds that are texts of long integers, as messages are read here, numbers again; `true` if there was one.
@@ -195,6 +213,19 @@ mod tests {
         assert!(refuses("snake") && refuses("openai") && !refuses("own") && !refuses("php"));
         let warnings: Vec<usize> = listing.tools.values().map(|tool| tool.warnings.len()).collect();
         assert_eq!(warnings, [1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn the_order_of_keys_is_no_difference_between_two_descriptions_and_that_of_lists_is() {
+        let digest = |schema: &str| {
+            let schema: Json = serde_json::from_str(schema).unwrap();
+            weigh(vec![json!({"name": "t", "inputSchema": schema})]).tools["t"].digest.clone()
+        };
+        let first = digest(r#"{"type":"object","properties":{"x":{"type":"string","enum":["a","b"]},"y":{}}}"#);
+        let again = digest(r#"{"properties":{"y":{},"x":{"enum":["a","b"],"type":"string"}},"type":"object"}"#);
+        let other = digest(r#"{"properties":{"y":{},"x":{"enum":["b","a"],"type":"string"}},"type":"object"}"#);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
     }
 
     #[test]

@@ -172,6 +172,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 let first = text.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(&text).trim_ascii_start().first();
                 if outline.is_open() && matches!(first, Some(b'{' | b'[')) {
                     self.open = Some((text, outline));
+                } else if let Some(messages) = self.wire.read_within(&text, None) {
+                    self.messages.extend(messages);
                 } else {
                     self.unreadable(&text, &outline, format!("its answer cannot be read: {why}"));
                 }
@@ -221,8 +223,12 @@ where
                     self.wire.not_understood(&text);
                 }
                 if !self.line.trim_ascii().is_empty() && self.overlong.is_none() {
+                    // A line that was cut is no answer: the end of the process says why it did not finish.
                     let line = std::mem::take(&mut self.line);
-                    self.text_ended(line);
+                    match self.wire.read(&line, None).ok().or_else(|| self.wire.read_within(&line, None)) {
+                        Some(messages) => self.messages.extend(messages),
+                        None => self.wire.not_understood(&line),
+                    }
                     if let Some(message) = self.messages.pop_front() {
                         return Some(message);
                     }

@@ -34,6 +34,8 @@ pub struct Listing {
     pub refused: IndexMap<String, String>,
     /// `true` if the server lists more than is used.
     pub truncated: bool,
+    /// Why pages of the list were not read, where the others were.
+    pub(super) partial: Option<String>,
 }
 
 impl Listing {

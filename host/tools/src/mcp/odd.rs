@@ -7,7 +7,7 @@
 //! | `about` | why servers do this |
 //! | `replies` | per method the replies in order, the last one again and again: `{"result": …}`, `{"error": …}`, or `{"raw": …}`, a text or a list of texts and of `[text, times]`, in which `@ID@` is the ID of the request |
 //! | `over` | `["lines", "http"]`: the transports that it is tried over; both where it is absent |
-//! | `http` | `status`, `headers` for all answers of a server over HTTP; `on`: of this method only |
+//! | `http` | `status`, `headers` for all answers of a server over HTTP; `on`: of this method only; `session`: the handshake begins one |
 //! | `usable`, `refused`, `truncated` | what becomes of the list of tools: names, and words of the reasons by name |
 //! | `starts` | words of the failure, where the server does not start |
 //! | `value`, `failure`, `says`, `warns` | what a call of the tool `t` gives: a value, or a reason; words of the message and of a warning |
@@ -149,7 +149,10 @@ async fn answer_http(mut stream: tokio::net::TcpStream, case: Json, counts: Arc<
             let text = texts.get(*count).or(texts.last()).cloned().unwrap_or_default();
             *count += 1;
             let status = http["status"].as_str().unwrap_or("200 OK").to_owned();
-            let headers = http["headers"].as_str().unwrap_or("content-type: application/json\r\n").to_owned();
+            let mut headers = http["headers"].as_str().unwrap_or("content-type: application/json\r\n").to_owned();
+            if method == "initialize" && case["http"]["session"] == true {
+                headers.push_str("mcp-session-id: s\r\n");
+            }
             (status, headers, text.replace("@ID@", &id.to_string()))
         }
     };

@@ -38,6 +38,12 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
+/// Beginnings of the lines of events.
+const EVENT_FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+
+/// Bytes of the body of a refusal that are read.
+const BEGINNING_BYTES: usize = 8 << 10;
+
 /// Bytes of an address in a message.
 const ADDRESS_BYTES: usize = 500;
 
@@ -74,11 +80,37 @@ pub(super) async fn transport(
 
 type Failed = StreamableHttpError<io::Error>;
 
-/// Marks a failure after which the server may be there again: it is in the sentence's beginning.
-const UNREACHABLE: &str = "cannot be reached: ";
+/// The way in which a request failed, with a sentence.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    /// The server may be there again.
+    #[error("cannot be reached: {0}")]
+    Unreachable(String),
+    /// A status of HTTP says that the request was not taken.
+    #[error("{why}")]
+    Refused { why: String, retriable: bool },
+    /// The answer is none.
+    #[error("{0}")]
+    Unreadable(String),
+}
 
-fn unreachable(error: &reqwest::Error) -> Failed {
-    refused(format!("{UNREACHABLE}{}", broken(error)))
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self::Client(io::Error::other(fault))
+    }
+}
+
+/// The answer that a failed request has.
+fn answer_of(error: &io::Error) -> Answer {
+    match error.get_ref().and_then(|fault| fault.downcast_ref::<Fault>()) {
+        Some(Fault::Refused { why, retriable }) => Answer::Refused { why: why.clone(), retriable: *retriable },
+        Some(Fault::Unreachable(_)) => Answer::Lost(error.to_string()),
+        Some(Fault::Unreadable(_)) | None => Answer::Unreadable(error.to_string()),
+    }
+}
+
+fn unreachable(error: &dyn std::fmt::Display) -> Failed {
+    Fault::Unreachable(error.to_string()).into()
 }
 
 fn broken(error: &reqwest::Error) -> io::Error {
@@ -90,7 +122,7 @@ fn broken(error: &reqwest::Error) -> io::Error {
 }
 
 fn refused(what: String) -> Failed {
-    StreamableHttpError::Client(io::Error::other(what))
+    Fault::Unreadable(what).into()
 }
 
 impl Checked {
@@ -104,19 +136,22 @@ impl Checked {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Failed> {
-        let answer = request.send().await.map_err(|error| unreachable(&error))?;
-        match answer.status() {
-            status if status.is_redirection() => Err(refused(redirection(&answer))),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(refused(format!("it refuses access ({}); check its `credential`", answer.status())))
-            }
-            _ => Ok(answer),
-        }
+        let answer = request.send().await.map_err(|error| unreachable(&broken(&error)))?;
+        if answer.status().is_redirection() { Err(refused(redirection(&answer))) } else { Ok(answer) }
     }
 
     /// The messages of a stream of events. Where a request is answered by them, its answer ends them.
     fn events(&self, bytes: Pieces, of: Option<RequestId>) -> BoxStream<'static, Result<Sse, SseError>> {
         let (most, too_long) = (self.most, Arc::new(AtomicBool::new(false)));
+        let ended = Arc::new(AtomicBool::new(false));
+        let bytes = if of.is_some() { with_end(bytes, ended.clone()) } else { bytes };
+        let (wire, opening) = (self.wire.clone(), of.clone());
+        let silent = stream::once(async move {
+            // The library has no sentence for a handshake that is not answered.
+            let id = opening.filter(|id| wire.is_opening(id))?;
+            let why = "it ended the stream of events before it answered".to_owned();
+            wire.answer(&id, Answer::Unreadable(why)).map(|message| Ok(event_of(&message)))
+        });
         let mut event = EventLength::default();
         let noted = too_long.clone();
         let bounded = bytes.map(move |chunk| {
@@ -130,7 +165,7 @@ impl Checked {
         let wire = self.wire.clone();
         let messages = SseStream::from_bytes_stream(bounded).flat_map(move |event| {
             let items = match event {
-                Ok(event) => messages_of(event, &wire, of.as_ref()),
+                Ok(event) => messages_of(event, &wire, of.as_ref(), ended.load(Ordering::Acquire)),
                 Err(error) if too_long.load(Ordering::Acquire) => match &of {
                     Some(id) => {
                         let why = format!("its answer has more than {most} bytes");
@@ -145,40 +180,36 @@ impl Checked {
             };
             stream::iter(items)
         });
-        messages.boxed()
+        messages.chain(silent.filter_map(std::future::ready)).boxed()
     }
 
-    /// Reads the answer to a request, whatever form it has.
+    /// Reads the answer to a request, whatever form it has. The body begins with the pieces that were read before.
     async fn answer(
         &self,
-        answer: reqwest::Response,
+        answer: Head,
+        mut bytes: Pieces,
         id: Option<&RequestId>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
-        let status = answer.status();
-        let session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let kind = kind(&answer);
-        let mut bytes = pieces(answer);
+        let Head { status, session, kind } = answer;
         let mut begin = Vec::new();
-        if status.is_success() && !kind.starts_with(JSON) {
-            // Servers also send events as something else, or say nothing about them.
-            let mut is_blank = true;
-            while is_blank && begin.len() <= self.most {
+        if status.is_success() {
+            // Servers also send events as something else, or JSON as events, or say nothing about it.
+            while is_undecided(&begin) && begin.len() <= self.most {
                 let Some(chunk) = bytes.next().await else { break };
-                let chunk = chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?;
-                is_blank = chunk.trim_ascii_start().is_empty();
-                begin.extend_from_slice(&chunk);
+                begin.extend_from_slice(&chunk.map_err(|error| unreachable(&error))?);
             }
-            if kind.starts_with(EVENTS) || looks_like_events(&begin) {
+            if looks_like_events(&begin) || (kind.starts_with(EVENTS) && !looks_like_json(&begin)) {
                 let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
                 return Ok(StreamableHttpPostResponse::Sse(self.events(bytes, id.cloned()), session));
             }
         }
         let mut body = begin;
-        while let Some(chunk) = bytes.next().await {
-            let chunk = chunk.map_err(|error| refused(format!("{UNREACHABLE}{error}")))?;
-            if body.len() + chunk.len() > self.most {
+        loop {
+            if body.len() > self.most {
                 return Err(refused(format!("its answer has more than {} bytes", self.most)));
             }
+            let Some(chunk) = bytes.next().await else { break };
+            let chunk = chunk.map_err(|error| unreachable(&error))?;
             body.extend_from_slice(&chunk);
         }
         let Some(id) = id else {
@@ -192,7 +223,8 @@ impl Checked {
         if !status.is_success() && !Outline::of(&body).is_version_named() {
             return Err(unusual(status, &body));
         }
-        let mut messages = match self.wire.read(&body, Some(id)) {
+        let read = self.wire.read(&body, Some(id));
+        let mut messages = match read.or_else(|why| self.wire.read_within(&body, Some(id)).ok_or(why)) {
             Ok(messages) => messages,
             Err(_) if body.trim_ascii().is_empty() || !looks_like_json(&body) => return Err(unusual(status, &body)),
             Err(why) => return Err(refused(format!("its answer cannot be read: {why}"))),
@@ -227,13 +259,84 @@ impl Checked {
         let request = self.client.post(&*uri).headers(headers).header(CONTENT_TYPE, JSON).body(text);
         let answer = self.send(request).await?;
         let id = id_of(message);
-        match answer.status() {
+        let head = Head::of(&answer);
+        let mut bytes = pieces(answer);
+        match head.status {
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
-            // The session is over: the transport begins another.
-            StatusCode::NOT_FOUND if attached => Err(StreamableHttpError::SessionExpired),
-            _ => self.answer(answer, id).await,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let said = said(&beginning(&mut bytes).await);
+                let why = format!("it refuses access ({}); check its `credential`{said}", head.status);
+                Err(Fault::Refused { why, retriable: false }.into())
+            }
+            StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::BAD_REQUEST if attached => {
+                let begin = beginning(&mut bytes).await;
+                if head.status == StatusCode::BAD_REQUEST && !is_about_session(&begin) {
+                    let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
+                    return self.answer(head, bytes, id).await;
+                }
+                // The session is over: the transport begins another, and asks once more.
+                self.wire.session_lost(format!("answered {}, also in a new session{}", head.status, said(&begin)));
+                Err(StreamableHttpError::SessionExpired)
+            }
+            _ => self.answer(head, bytes, id).await,
         }
     }
+}
+
+/// The parts of an answer's head that are read.
+struct Head {
+    status: StatusCode,
+    session: Option<String>,
+    kind: String,
+}
+
+impl Head {
+    fn of(answer: &reqwest::Response) -> Self {
+        let session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        Self { status: answer.status(), session, kind: kind(answer) }
+    }
+}
+
+/// The beginning of a body, as far as it comes.
+async fn beginning(bytes: &mut Pieces) -> Vec<u8> {
+    let mut begin = Vec::new();
+    while begin.len() < BEGINNING_BYTES
+        && let Some(Ok(piece)) = bytes.next().await
+    {
+        begin.extend_from_slice(&piece);
+    }
+    begin
+}
+
+/// Returns `true` if the text of a refusal says that the session is not known: servers also do that with status 400.
+fn is_about_session(body: &[u8]) -> bool {
+    const WORDS: [&str; 8] = [
+        "session id",
+        "session-id",
+        "sessionid",
+        "session not found",
+        "session expired",
+        "session has expired",
+        "unknown session",
+        "invalid session",
+    ];
+    let body = String::from_utf8_lossy(body).to_ascii_lowercase();
+    WORDS.iter().any(|words| body.contains(words))
+}
+
+/// The pieces of a body, and the blank line after its last event where the server leaves it out. `ended` is set when the
+/// body has ended.
+fn with_end(bytes: Pieces, ended: Arc<AtomicBool>) -> Pieces {
+    let broke = Arc::new(AtomicBool::new(false));
+    let noted = broke.clone();
+    let end = stream::once(async move {
+        ended.store(true, Ordering::Release);
+        (!broke.load(Ordering::Acquire)).then(|| Ok(b"\n\n".to_vec()))
+    });
+    let noting = bytes.inspect(move |piece| {
+        noted.fetch_or(piece.is_err(), Ordering::AcqRel);
+    });
+    noting.chain(end.filter_map(std::future::ready)).boxed()
 }
 
 type Pieces = BoxStream<'static, io::Result<Vec<u8>>>;
@@ -263,9 +366,26 @@ fn redirection(answer: &reqwest::Response) -> String {
 }
 
 fn unusual(status: StatusCode, body: &[u8]) -> Failed {
+    let why = format!("it answered {status}, which is no message of MCP{}", said(body));
+    if status.is_success() {
+        return refused(why);
+    }
+    let waits = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    let never = [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED];
+    let retriable = waits.contains(&status) || (status.is_server_error() && !never.contains(&status));
+    Fault::Refused { why, retriable }.into()
+}
+
+/// The text of a body, as the end of a sentence.
+fn said(body: &[u8]) -> String {
     let said = printable(String::from_utf8_lossy(body).trim(), 300);
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-    refused(format!("it answered {status}, which is no message of MCP{said}"))
+    if said.is_empty() { said } else { format!(": {said}") }
+}
+
+/// Returns `true` if so little of a body is known that it may be events or not.
+fn is_undecided(begin: &[u8]) -> bool {
+    let begin = begin.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(begin).trim_ascii_start();
+    begin.is_empty() || EVENT_FIELDS.iter().any(|field| begin.len() < field.len() && field.starts_with(begin))
 }
 
 fn looks_like_json(body: &[u8]) -> bool {
@@ -277,15 +397,26 @@ fn looks_like_json(body: &[u8]) -> bool {
 
 fn looks_like_events(begin: &[u8]) -> bool {
     let begin = begin.strip_prefix(b"\xef\xbb\xbf".as_slice()).unwrap_or(begin).trim_ascii_start();
-    [b"data:".as_slice(), b"event:", b"id:", b"retry:", b":"].iter().any(|field| begin.starts_with(field))
+    EVENT_FIELDS.iter().any(|field| begin.starts_with(field))
 }
 
-/// The messages of one event, as events. Those of other types are none, and keep the ID that reading is resumed after.
-fn messages_of(event: Sse, wire: &Wire, of: Option<&RequestId>) -> Vec<Result<Sse, SseError>> {
+/// The messages of one event, as events. Those of other types are none but the answer that is waited for, and keep the
+/// ID that reading is resumed after. An event that the body ends in may be cut.
+fn messages_of(event: Sse, wire: &Wire, of: Option<&RequestId>, ended: bool) -> Vec<Result<Sse, SseError>> {
     let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
-    let data = event.data.as_ref().filter(|data| is_message && !data.trim().is_empty());
+    let is_answer = |data: &str| {
+        let outline = Outline::of(data.as_bytes());
+        let is_named = outline.is_version_named() && outline.id().is_some();
+        of.is_some() && is_named && wire.addressee_of(&outline).as_ref() == of
+    };
+    let data = event.data.as_ref().filter(|data| !data.trim().is_empty() && (is_message || is_answer(data)));
     let read = data.map(|data| match wire.read(data.as_bytes(), of) {
         Ok(messages) => messages,
+        Err(_) if let Some(messages) = wire.read_within(data.as_bytes(), of) => messages,
+        Err(_) if ended => {
+            wire.not_understood(data.as_bytes());
+            Vec::new()
+        }
         Err(why) => {
             let outline = Outline::of(data.as_bytes());
             match wire.addressee_of(&outline) {
@@ -366,13 +497,11 @@ impl StreamableHttpClient for Checked {
         match self.post(uri, &message, session, custom).await {
             // A request ends with a sentence, and not with the error of a library.
             Err(StreamableHttpError::Client(error)) => {
-                let why = error.to_string();
                 let Some(id) = id_of(&message) else {
-                    tracing::debug!("an MCP server did not take a notification: {why}");
+                    tracing::debug!("an MCP server did not take a notification: {error}");
                     return Ok(StreamableHttpPostResponse::Accepted);
                 };
-                let answer = if why.starts_with(UNREACHABLE) { Answer::Lost(why) } else { Answer::Unreadable(why) };
-                match self.wire.answer(id, answer) {
+                match self.wire.answer(id, answer_of(&error)) {
                     Some(message) => Ok(StreamableHttpPostResponse::Json(message, None)),
                     None => Err(StreamableHttpError::Client(error)),
                 }
@@ -433,7 +562,32 @@ impl StreamableHttpClient for Checked {
 
 #[cfg(test)]
 mod tests {
-    use super::EventLength;
+    use super::{EventLength, is_about_session, is_undecided, looks_like_events};
+
+    #[test]
+    fn a_body_is_of_events_by_its_first_bytes() {
+        for (begin, undecided, events) in [
+            ("", true, false),
+            ("\r\n", true, false),
+            ("da", true, false),
+            ("data:", false, true),
+            (": ping", false, true),
+            ("{", false, false),
+            ("dark", false, false),
+        ] {
+            assert_eq!(
+                (is_undecided(begin.as_bytes()), looks_like_events(begin.as_bytes())),
+                (undecided, events),
+                "{begin}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_a_session_is_told_from_that_of_an_argument() {
+        assert!(is_about_session(b"Bad Request: No valid session ID provided"));
+        assert!(!is_about_session(b"the argument `session` is too long"));
+    }
 
     #[test]
     fn an_event_is_as_long_as_it_is_however_its_lines_end_and_its_pieces_come() {

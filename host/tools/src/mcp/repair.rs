@@ -1,11 +1,17 @@
 //! JSON as servers write it: a byte-order mark, bytes that are no UTF-8, halves of surrogate pairs.
 
-use opcell_schema::json::values_in;
+use opcell_schema::json::{repaired, values_in};
 use opcell_types::{text::one_line, value::with_exact_integers};
 use serde_json::Value as Json;
 
 /// Values of one message: what is made of it holds most of them two or three times.
 const MAX_VALUES: usize = 1 << 19;
+
+/// Documents of one text.
+const MAX_DOCUMENTS: usize = 1_000;
+
+/// Braces of one text that are tried as the beginning of a document. Each takes a look at all of it.
+const MAX_STARTS: usize = 16;
 
 /// Bytes around a mistake that are shown.
 const NEAR_BYTES: usize = 40;
@@ -27,9 +33,61 @@ pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    let readable = String::from_utf8_lossy(&text);
-    let repaired = paired(&readable);
-    serde_json::from_str(&repaired).map_err(|_| mistake(&readable, &first))
+    serde_json::from_str(&repaired(&text)).map_err(|_| mistake(&String::from_utf8_lossy(&text), &first))
+}
+
+/// Values in a text that is no single one: documents that follow each other, or those that stand among other words.
+#[derive(Debug, PartialEq)]
+pub(super) struct Documents {
+    pub(super) values: Vec<Json>,
+    /// `true` if there is nothing else in the text.
+    pub(super) alone: bool,
+}
+
+/// Reads the documents of a text that [`parse`] refuses. Among other words only objects that name the protocol are any:
+/// programs print progress without an end of line, and prefixes of their logs.
+pub(super) fn documents(text: &[u8]) -> Option<Documents> {
+    if values_in(text) > MAX_VALUES {
+        return None;
+    }
+    let text = repaired(text.strip_prefix(MARK).unwrap_or(text));
+    let text = text.trim();
+    if text.starts_with(['{', '[']) {
+        let (values, rest) = sequence(text);
+        if !values.is_empty() && rest.is_empty() {
+            return Some(Documents { values, alone: true });
+        }
+    }
+    for at in text.match_indices('{').map(|(at, _)| at).filter(|at| begins_object(text, *at)).take(MAX_STARTS) {
+        let (mut values, _) = sequence(text.get(at..).unwrap_or_default());
+        values.retain(|value| value.get("jsonrpc").is_some());
+        if !values.is_empty() {
+            return Some(Documents { values, alone: false });
+        }
+    }
+    None
+}
+
+/// Returns `true` if a brace is followed by a key.
+fn begins_object(text: &str, at: usize) -> bool {
+    text.get(at + 1..).is_some_and(|rest| rest.trim_start().starts_with('"'))
+}
+
+/// The documents that a text begins with, and what is after them.
+fn sequence(text: &str) -> (Vec<Json>, String) {
+    let text = with_exact_integers(text.as_bytes());
+    let mut values = Vec::new();
+    let mut found = serde_json::Deserializer::from_slice(&text).into_iter::<Json>();
+    let mut end = 0;
+    while values.len() < MAX_DOCUMENTS
+        && let Some(Ok(value)) = found.next()
+        && (value.is_object() || value.is_array())
+    {
+        values.push(value);
+        end = found.byte_offset();
+    }
+    let rest = String::from_utf8_lossy(text.get(end..).unwrap_or_default()).trim().to_owned();
+    (values, rest)
 }
 
 fn mistake(text: &str, error: &serde_json::Error) -> String {
@@ -49,38 +107,9 @@ fn mistake(text: &str, error: &serde_json::Error) -> String {
     format!("it is not JSON, near `{}`", one_line(near, NEAR_BYTES))
 }
 
-/// The text with escapes of single surrogates replaced: JavaScript and Python write them.
-fn paired(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        out.push_str(before);
-        let unit = |escape: &str| {
-            let digits = escape.strip_prefix("\\u")?.get(..4)?;
-            u16::from_str_radix(digits, 16).ok()
-        };
-        let length = match (unit(escape), escape.get(6..).and_then(unit)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 12,
-            (Some(0xd800..=0xdfff), _) => {
-                out.push_str("\\ufffd");
-                rest = escape.get(6..).unwrap_or_default();
-                continue;
-            }
-            // The next character as well: it may be another backslash.
-            _ => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
-        };
-        let (kept, after) = escape.split_at(length);
-        out.push_str(kept);
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{Documents, documents, parse};
     use serde_json::json;
 
     #[test]
@@ -93,5 +122,26 @@ mod tests {
         assert_eq!(parse(b"{\"a\": 1"), Err("it ends too early".to_owned()));
         assert_eq!(parse("[".repeat(200).as_bytes()), Err("it is nested deeper than 128 levels".to_owned()));
         assert_eq!(parse(b"[1e999]"), Err("it has a number that is too large".to_owned()));
+    }
+
+    #[test]
+    fn documents_are_found_one_after_another_and_those_of_the_protocol_among_other_words() {
+        let message = json!({"jsonrpc": "2.0", "id": 1});
+        let among = Some(Documents { values: vec![message.clone()], alone: false });
+        for text in [
+            r#"progress 10%...{"jsonrpc":"2.0","id":1}"#,
+            "10%\r20%\r{\"jsonrpc\":\"2.0\",\"id\":1}\r",
+            "\u{1b}[2K\r{\"id\":1,\"jsonrpc\":\"2.0\"}",
+            r#"[DEBUG] {x} {"level":"info"} -> {"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1} <-- sent"#,
+        ] {
+            assert_eq!(documents(text.as_bytes()), among, "{text}");
+        }
+        let both = Some(Documents { values: vec![json!({"a": 1}), message], alone: true });
+        assert_eq!(documents(br#"{"a":1}{"jsonrpc":"2.0","id":1}"#), both);
+        assert_eq!(documents(b"{\"a\":1}\n{\"jsonrpc\":\"2.0\",\"id\":1}\n"), both);
+        for text in [r#"sent {"id":1}"#, "{\"jsonrpc\":", "10% {", "", r#"x {"sent":"{\"jsonrpc\":1}"}"#] {
+            assert_eq!(documents(text.as_bytes()), None, "{text}");
+        }
     }
 }

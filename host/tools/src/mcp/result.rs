@@ -36,7 +36,10 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
     let structured = result.get("structuredContent").filter(|content| !content.is_null()).cloned();
     let is_error = match result.get("isError") {
         None | Some(Json::Null | Json::Bool(false)) => false,
-        Some(Json::String(text)) => !matches!(text.as_str(), "" | "false"),
+        // As languages write a falsehood.
+        Some(Json::String(text)) => {
+            !matches!(text.trim().to_ascii_lowercase().as_str(), "" | "false" | "0" | "0.0" | "no" | "none" | "null")
+        }
         Some(Json::Number(number)) => number.as_f64() != Some(0.0),
         Some(_) => true,
     };
@@ -226,6 +229,8 @@ mod tests {
             (json!({"content": text, "structuredContent": null}), r#""hi""#),
             (json!({"content": text, "structuredContent": {"a": 1}}), r#"{"a":1}"#),
             (json!({"content": text, "isError": null}), r#""hi""#),
+            (json!({"content": text, "isError": "False"}), r#""hi""#),
+            (json!({"content": text, "isError": "0"}), r#""hi""#),
             (json!({"content": "hi"}), r#""hi""#),
             (json!({"content": ["hi"]}), r#""hi""#),
             (json!({"content": {"type": "text", "text": "hi"}}), r#""hi""#),

@@ -108,7 +108,9 @@ impl Server {
         let hint = suggest::hint(name, listing.tools.keys().map(String::as_str));
         let known: Vec<&str> = listing.tools.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let message = format!("MCP server `{server}` has no tool `{name}`; it has: {known}{hint}");
+        let partial = listing.partial.as_ref();
+        let partial = partial.map(|why| format!("; its list could not be read whole: {why}")).unwrap_or_default();
+        let message = format!("MCP server `{server}` has no tool `{name}`; it has: {known}{partial}{hint}");
         Err(failed("mcp-unknown-tool", message, false))
     }
 
@@ -192,6 +194,9 @@ impl Server {
         match answer {
             Answer::Error(error) => {
                 failed("mcp-error", format!("MCP server `{server}`: {}", error_text(&error, MESSAGE_BYTES)), false)
+            }
+            Answer::Refused { why, retriable } => {
+                failed("mcp-error", format!("MCP server `{server}`: {why}"), retriable)
             }
             Answer::Lost(what) => failed("mcp-disconnected", format!("MCP server `{server}` {what}"), true),
             Answer::Unreadable(why) => failed("malformed-result", format!("MCP server `{server}`: {why}"), false),

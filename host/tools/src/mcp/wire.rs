@@ -5,7 +5,10 @@
 //! whatever is in it, and is opened by whoever asked. What cannot be read ends the request that it answers, at once and
 //! with a sentence.
 
-use super::{jsonish::Outline, repair::parse};
+use super::{
+    jsonish::Outline,
+    repair::{documents, parse},
+};
 use opcell_types::text::{one_line, printable};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
@@ -24,6 +27,9 @@ const MAX_BATCH: usize = 1_000;
 /// Bytes of a text of the server that a sentence repeats.
 const QUOTED_BYTES: usize = 200;
 
+/// The notification by which either side gives a request up.
+const CANCELLED: &str = "notifications/cancelled";
+
 /// The revision that begins with `server/discover` and has no handshake.
 pub(super) const CURRENT_VERSION: &str = "2026-07-28";
 
@@ -37,6 +43,12 @@ pub(super) enum Answer {
     Result(Json),
     /// With an error of JSON-RPC, as it was sent.
     Error(Json),
+    /// With a refusal beside the protocol, such as a status of HTTP; the sentence begins with a lower-case letter.
+    Refused {
+        why: String,
+        /// `true` if it may do it later.
+        retriable: bool,
+    },
     /// With something that is no answer; the sentence says why. It begins with a lower-case letter.
     Unreadable(String),
     /// Not at all: the sentence says what happened to the connection.
@@ -60,6 +72,8 @@ impl Answer {
             Self::Result(result)
         } else if let Some(error) = sealed.remove("error") {
             Self::Error(error)
+        } else if let Some(why) = sealed.remove("refused") {
+            Self::Refused { why: text(why), retriable: sealed.remove("retriable") == Some(Json::Bool(true)) }
         } else if let Some(why) = sealed.remove("lost") {
             Self::Lost(text(why))
         } else {
@@ -71,6 +85,7 @@ impl Answer {
         match self {
             Self::Result(result) => json!({"result": result}),
             Self::Error(error) => json!({"error": error}),
+            Self::Refused { why, retriable } => json!({"refused": why, "retriable": retriable}),
             Self::Unreadable(why) => json!({"unreadable": why}),
             Self::Lost(why) => json!({"lost": why}),
         }
@@ -98,6 +113,8 @@ struct State {
     trouble: Option<String>,
     /// The last line that was not understood.
     unread: Option<String>,
+    /// The server's refusal of a session that it had given.
+    session_lost: Option<String>,
     /// Why this side ended the connection.
     ended: Option<String>,
 }
@@ -125,7 +142,10 @@ impl Wire {
                 let mut state = self.state();
                 state.waiting.insert(request.id.clone());
                 match request.request {
-                    ClientRequest::InitializeRequest(_) => state.handshake = Some(request.id.clone()),
+                    ClientRequest::InitializeRequest(_) => {
+                        state.handshake = Some(request.id.clone());
+                        state.session_lost = None;
+                    }
                     ClientRequest::DiscoverRequest(_) => state.discovery = Some(request.id.clone()),
                     _ => {}
                 }
@@ -173,6 +193,25 @@ impl Wire {
         self.state().trouble.clone()
     }
 
+    /// Returns `true` if a request begins a connection and has no answer yet.
+    #[cfg(feature = "http")]
+    pub(super) fn is_opening(&self, id: &RequestId) -> bool {
+        let state = self.state();
+        state.waiting.contains(id) && [&state.handshake, &state.discovery].contains(&&Some(id.clone()))
+    }
+
+    /// Notes that the server refuses the session; with a sentence that begins after its name.
+    #[cfg(feature = "http")]
+    pub(super) fn session_lost(&self, what: String) {
+        self.state().session_lost = Some(what);
+    }
+
+    /// The server's refusal of a session and of the one after it; else why that one did not begin.
+    pub(super) fn lost(&self) -> Option<String> {
+        let state = self.state();
+        state.session_lost.clone().or_else(|| state.trouble.as_ref().map(|why| format!("has lost the session: {why}")))
+    }
+
     /// Notes why this side ends the connection.
     pub(super) fn end(&self, why: &str) {
         self.state().ended = Some(why.to_owned());
@@ -203,16 +242,33 @@ impl Wire {
     /// # Errors
     /// When the text is not JSON; with what is wrong, as the end of a sentence.
     pub(super) fn read(&self, text: &[u8], of: Option<&RequestId>) -> Result<Vec<ServerJsonRpcMessage>, String> {
-        let mut messages = Vec::new();
-        match parse(text)? {
-            Json::Array(batch) => {
-                for message in batch.into_iter().take(MAX_BATCH) {
-                    self.message(message, of, &mut messages);
-                }
-            }
-            message => self.message(message, of, &mut messages),
+        Ok(self.messages(vec![parse(text)?], of))
+    }
+
+    /// The messages in a text that is not one document of JSON: several that follow each other, or answers and
+    /// notifications among other words. A request among other words is the log of one, and is not answered.
+    pub(super) fn read_within(&self, text: &[u8], of: Option<&RequestId>) -> Option<Vec<ServerJsonRpcMessage>> {
+        let found = documents(text)?;
+        let mut messages = self.messages(found.values, of);
+        if !found.alone {
+            messages.retain(|message| !matches!(message, JsonRpcMessage::Request(_)));
         }
-        Ok(messages)
+        (found.alone || !messages.is_empty()).then_some(messages)
+    }
+
+    fn messages(&self, documents: Vec<Json>, of: Option<&RequestId>) -> Vec<ServerJsonRpcMessage> {
+        let mut messages = Vec::new();
+        for document in documents {
+            match document {
+                Json::Array(batch) => {
+                    for message in batch.into_iter().take(MAX_BATCH) {
+                        self.message(message, of, &mut messages);
+                    }
+                }
+                message => self.message(message, of, &mut messages),
+            }
+        }
+        messages
     }
 
     fn message(&self, message: Json, of: Option<&RequestId>, messages: &mut Vec<ServerJsonRpcMessage>) {
@@ -221,33 +277,38 @@ impl Wire {
             return;
         };
         let id = entries.remove("id").filter(|id| !id.is_null());
-        if let Some(Json::String(method)) = entries.remove("method") {
+        let (result, error) = (entries.remove("result"), entries.remove("error"));
+        // Answers also name the method that they answer, or an empty one.
+        let is_answered = result.as_ref().is_some_and(|result| !result.is_null()) || error.as_ref().is_some_and(says);
+        if let Some(Json::String(method)) = entries.remove("method")
+            && !method.is_empty()
+            && !is_answered
+        {
             let params = entries.remove("params").filter(|params| params.is_object());
             match id.map(|id| (own_id(&id), id)) {
                 Some((Some(id), _)) => messages.push(request(method, params, id)),
                 Some((None, id)) => self.not_understood(format!("a request of the id {id}").as_bytes()),
-                None => messages.push(notification(method, params)),
+                None => {
+                    messages
+                        .extend(params.as_ref().filter(|_| method == CANCELLED).and_then(|told| self.cancelled(told)));
+                    messages.push(notification(method, params));
+                }
             }
             return;
         }
-        // `null`, `false` and nothing beside a result are no error.
-        let is_said = |error: &Json| match error {
-            Json::Null | Json::Bool(false) => false,
-            Json::Object(entries) => !entries.is_empty(),
-            _ => true,
-        };
-        let (result, error) = (entries.remove("result"), entries.remove("error"));
+        let is_object = result.as_ref().is_some_and(Json::is_object);
         let answer = match (result, error) {
-            (_, Some(error)) if is_said(&error) => Answer::Error(error),
+            (_, Some(error)) if says(&error) => Answer::Error(error),
             (Some(result), _) => Answer::Result(result),
             (None, Some(error)) => Answer::Error(error),
             (None, None) => Answer::Unreadable("its answer has neither `result` nor `error`".to_owned()),
         };
         // Servers also print lines of logs, which may have an ID or an error of their own.
         let names_protocol = entries.contains_key("jsonrpc");
+        let is_bare = entries.values().all(Json::is_null);
         let is_answer = match (&answer, &id) {
             (Answer::Unreadable(_), _) => names_protocol,
-            (_, Some(_)) => true,
+            (_, Some(_)) => names_protocol || is_bare || is_object || of.is_some(),
             (_, None) => names_protocol || of.is_some(),
         };
         match self.addressee(id.as_ref(), of) {
@@ -256,6 +317,15 @@ impl Wire {
             _ if is_answer && id.is_some() => tracing::debug!("an MCP server answers what nothing waits for"),
             _ => self.not_understood(Json::Object(entries).to_string().as_bytes()),
         }
+    }
+
+    /// The end of a request that the server cancels.
+    fn cancelled(&self, told: &Json) -> Option<ServerJsonRpcMessage> {
+        let id = self.addressee(Some(told.get("requestId").filter(|id| !id.is_null())?), None)?;
+        let reason = told.get("reason").and_then(Json::as_str).map(|reason| printable(reason.trim(), QUOTED_BYTES));
+        let reason = reason.filter(|reason| !reason.is_empty()).map(|reason| format!(": {reason}"));
+        let why = format!("it cancelled the request{}", reason.unwrap_or_default());
+        self.answer(&id, Answer::Refused { why, retriable: true })
     }
 
     /// The request that an answer of this id is for. An answer without an id is for the only one that waits.
@@ -293,7 +363,7 @@ impl Wire {
                     state.opening = is_handshake.then_some(result);
                 }),
                 Answer::Error(error) => Err(error_text(&error, 500)),
-                Answer::Unreadable(why) | Answer::Lost(why) => Err(why),
+                Answer::Unreadable(why) | Answer::Refused { why, .. } | Answer::Lost(why) => Err(why),
             };
             // Whatever else it answers, it does not speak a revision that begins this way.
             return Some(match found {
@@ -311,7 +381,7 @@ impl Wire {
                     Err(why) => why,
                 },
                 Answer::Error(error) => format!("it answered `initialize` with an error: {}", error_text(&error, 500)),
-                Answer::Unreadable(why) | Answer::Lost(why) => why,
+                Answer::Unreadable(why) | Answer::Refused { why, .. } | Answer::Lost(why) => why,
             };
             state.trouble = Some(message.clone());
             return Some(JsonRpcMessage::error(ErrorData::internal_error(message, None), Some(id.clone())));
@@ -319,6 +389,23 @@ impl Wire {
         let sealed = answer.seal();
         let sealed = if self.as_text { Json::String(sealed.to_string()) } else { sealed };
         Some(JsonRpcMessage::response(ServerResult::CustomResult(CustomResult(sealed)), id.clone()))
+    }
+}
+
+/// Returns `true` if an error says anything. Beside a result, `null`, `false`, nothing and the zero values of a structure
+/// are no error.
+fn says(error: &Json) -> bool {
+    let is_zero = |value: &Json| match value {
+        Json::Null | Json::Bool(false) => true,
+        Json::Number(number) => number.as_f64() == Some(0.0),
+        Json::String(text) => text.trim().is_empty(),
+        Json::Array(items) => items.is_empty(),
+        Json::Object(entries) => entries.is_empty(),
+        Json::Bool(true) => false,
+    };
+    match error {
+        Json::Object(entries) => !entries.values().all(is_zero),
+        other => !is_zero(other),
     }
 }
 
@@ -471,6 +558,9 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":3.0,"result":"done","error":{}}"#,
             r#"[{"jsonrpc":"2.0","id":3,"result":"done"}]"#,
             r#"{"jsonrpc":"2.0","id":3,"method":null,"result":"done"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"method":"","result":"done"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","result":"done"}"#,
+            r#"{"jsonrpc":"2.0","id":3,"result":"done","error":{"code":0,"message":"","data":null}}"#,
         ] {
             assert_eq!(answer(text), done, "{text}");
         }
@@ -481,9 +571,12 @@ mod tests {
             "[]",
             r#"{"id":[3],"result":1}"#,
             r#"{"id":3}"#,
+            r#"{"id":3,"level":"error","error":"retrying"}"#,
+            r#"{"id":3,"level":"info","result":"ok"}"#,
         ] {
             assert_eq!(answer(text), None, "{text}");
         }
+        assert_eq!(answer(r#"{"id":3,"ms":7,"result":{}}"#), Some(Answer::Result(json!({}))));
         assert_eq!(answer(r#"{"id":3,"result":null}"#), Some(Answer::Result(Json::Null)));
         assert_eq!(answer(r#"{"id":3,"error":"no","result":null}"#), Some(Answer::Error(json!("no"))));
         assert!(matches!(answer(r#"{"jsonrpc":"2.0","id":3}"#), Some(Answer::Unreadable(_))));
@@ -517,6 +610,30 @@ mod tests {
             panic!("no notification")
         };
         assert!(matches!(changed.notification, ServerNotification::ToolListChangedNotification(_)));
+    }
+
+    #[test]
+    fn a_request_that_the_server_cancels_ends_with_its_reason_and_another_does_not() {
+        let wire = Wire::of_messages();
+        asked(&wire, 3);
+        let cancels = |id: i64| {
+            let told = json!({"method": CANCELLED, "params": {"requestId": id, "reason": "shutting down"}}).to_string();
+            wire.read(told.as_bytes(), None).unwrap()
+        };
+        assert_eq!(cancels(4).len(), 1, "the notification alone");
+        let JsonRpcMessage::Response(ended) = cancels(3).remove(0) else { panic!("no answer") };
+        let why = "it cancelled the request: shutting down".to_owned();
+        assert_eq!(Answer::open(ended.result), Answer::Refused { why, retriable: true });
+    }
+
+    #[test]
+    fn a_request_among_other_words_is_none() {
+        let wire = Wire::of_messages();
+        asked(&wire, 3);
+        let log = r#"received {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{}}"#;
+        assert!(wire.read_within(log.as_bytes(), None).is_none());
+        let answered = wire.read_within(br#"10%{"jsonrpc":"2.0","id":3,"result":{}}"#, None);
+        assert_eq!(answered.map(|messages| messages.len()), Some(1));
     }
 
     #[test]

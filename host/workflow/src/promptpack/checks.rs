@@ -94,9 +94,19 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             found.error("unknown-fragment", format!("{pointer}/system_template"), message, &help);
         }
         for name in speaker::undeclared(prompt, template.as_deref().unwrap_or_default()) {
+            let pointer = format!("{pointer}/system_template");
+            // Blocks, comments and partials of Handlebars and Mustache.
+            if name.starts_with(['#', '/', '^', '!', '>', '&']) || name == "else" {
+                let message = format!(
+                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which is no variable: blocks of other template languages \
+                     are not run here"
+                );
+                let help = "write the text without it; only `{{NAME}}` and `{{fragments.NAME}}` are filled in";
+                found.warning("undeclared-variable", pointer, message, help);
+                continue;
+            }
             let message =
                 format!("prompts[\"{key}\"] uses {{{{{name}}}}} without declaring it: every run must provide it");
-            let pointer = format!("{pointer}/system_template");
             found.warning("undeclared-variable", pointer, message, "add it to `variables`");
         }
         for (index, variable) in prompt.variables.iter().enumerate() {

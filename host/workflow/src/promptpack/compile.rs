@@ -25,11 +25,16 @@ use opcell_ir::ir::{
 };
 use opcell_ir::names::Outcome;
 use opcell_ir::source::{SourceFile, SourceMap};
+use opcell_types::text::one_line;
 use regex::Regex;
 use std::{
-    collections::HashSet,
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
     sync::{Arc, LazyLock},
 };
+
+/// Bytes of the key of a prompt that a message repeats.
+const KEY_BYTES: usize = 200;
 
 /// The rules by which packs and their compositions run.
 pub(super) const DIALECT: Dialect = Dialect {
@@ -90,8 +95,45 @@ impl Compiler<'_> {
         self.diagnostics.push(diagnostic.at(span).path(pointer.to_owned()));
     }
 
+    /// The document without the prompts that have an error, where the chosen one has none and stands by itself. They are
+    /// named.
+    fn without_others(&mut self, errors: &[SchemaError]) -> Option<serde_json::Value> {
+        let chosen = self.chosen?;
+        let document: &Document = self.document;
+        let is_used = |key: &&str| document.json.get(key).is_some_and(|used| !used.is_null());
+        // What these refer to must be there.
+        if errors.is_empty() || ["workflow", "agents", "compositions"].iter().any(is_used) {
+            return None;
+        }
+        let of_prompt = |error: &SchemaError| {
+            let part = error.pointer.strip_prefix("/prompts/")?.split('/').next()?;
+            Some(part.replace("~1", "/").replace("~0", "~")).filter(|key| key != chosen)
+        };
+        let others: BTreeSet<String> = errors.iter().map(of_prompt).collect::<Option<_>>()?;
+        let mut rest = document.json.clone();
+        let prompts = rest.get_mut("prompts")?.as_object_mut()?;
+        prompts.retain(|key, _| !others.contains(key));
+        if !check_pack(&rest, Edition::Published).is_empty() {
+            return None;
+        }
+        for key in &others {
+            let message = format!("the prompt `{}` is left out: it is not as packs are", one_line(key, KEY_BYTES));
+            let pointer = format!("/prompts/{}", pointer_part(key));
+            self.report(
+                Diagnostic::warning("pack-schema", message).help("`check` lists what is wrong with it"),
+                &pointer,
+            );
+        }
+        Some(rest)
+    }
+
     fn pack(&mut self) -> Option<WorkflowIr> {
         let errors = check_pack(&self.document.json, Edition::Published);
+        let document = self.document;
+        let (json, errors) = match self.without_others(&errors) {
+            Some(rest) => (Cow::Owned(rest), Vec::new()),
+            None => (Cow::Borrowed(&document.json), errors),
+        };
         // That a condition of the schema does not hold helps no one where the rule behind it is reported too.
         let says_nothing =
             |text: &str| text.starts_with("Must validate \"then\"") || text.starts_with("Must validate \"else\"");
@@ -103,10 +145,10 @@ impl Compiler<'_> {
             let pointer = error.pointer.clone();
             self.report(error.clone().diagnostic(), &pointer);
         }
-        if !self.diagnostics.is_empty() {
+        if self.diagnostics.iter().any(|found| found.severity == Severity::Error) {
             return None;
         }
-        let pack = match Pack::from_json(&self.document.json) {
+        let pack = match Pack::from_json(&json) {
             Ok(pack) => pack,
             Err(error) => {
                 self.report(Diagnostic::error("invalid-pack", error.to_string()), "");

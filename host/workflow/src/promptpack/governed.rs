@@ -33,6 +33,9 @@ const KINDS: [(&str, &[&str]); 6] = [
 /// Parameters of every kind: which way the text goes that is looked at, and what takes its place.
 const COMMON: [&str; 2] = ["direction", "message"];
 
+/// Difference of length between a parameter and what was meant by it.
+const MAX_LENGTH_DIFFERENCE: usize = 3;
+
 /// Stages that every session goes through, in this order.
 const STAGES: [&str; 3] = ["template", "provider", "validator"];
 
@@ -105,7 +108,9 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
     for param in params.as_object().into_iter().flat_map(|params| params.keys()) {
         if !known.contains(&param.as_ref()) && !COMMON.contains(&param.as_ref()) {
             let all: Vec<&str> = known.iter().copied().chain(COMMON).collect();
-            let near = did_you_mean(param, all.iter().copied());
+            // A word that is much longer says more than was written: of characters or tokens, for example.
+            let is_near = |near: &&str| near.len().abs_diff(param.len()) <= MAX_LENGTH_DIFFERENCE;
+            let near = did_you_mean(param, all.iter().copied()).filter(is_near);
             let help = near
                 .map_or_else(|| format!("{kind} takes: {}", all.join(", ")), |near| format!("did you mean {near}?"));
             return Err((format!("{kind} has no parameter \"{param}\""), help));
@@ -139,7 +144,12 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
         "banned_words" => {
             let words = params.get("words").and_then(Value::as_array).ok_or_else(|| required("words"))?;
             let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
-            vec![GuardRule::BannedWords { words: words.ok_or_else(|| required("words"))? }]
+            let words = words.ok_or_else(|| required("words"))?;
+            if words.iter().all(|word| word.trim().is_empty()) {
+                let help = "name the words, or turn it off with `enabled: false`";
+                return Err(("banned_words without a word would guard nothing".to_owned(), help.to_owned()));
+            }
+            vec![GuardRule::BannedWords { words }]
         }
         "max_sentences" => {
             vec![GuardRule::MaxSentences {

@@ -1,41 +1,63 @@
 //! Bodies of webhooks as senders write them, and the event that a request is about.
 
 use crate::problem::Problem;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use opcell::triggers::{EventName, Signature};
 use opcell_types::{Value, value::with_exact_integers};
+
+/// Codings of a body that is not read.
+const CODINGS: [&str; 7] = ["br", "compress", "deflate", "gzip", "x-compress", "x-gzip", "zstd"];
 
 /// Fields of a form.
 const MAX_FIELDS: usize = 1_000;
 
 /// The body as a value: JSON, or a form. Of a form with `payload`, as GitHub sends it by default, the JSON in that
-/// field; of any other, its fields as texts.
+/// field; of any other, its fields as texts, and those that come several times as lists of them.
 pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Problem> {
+    let header = |name: header::HeaderName| {
+        let text = headers.get(name).and_then(|text| text.to_str().ok()).unwrap_or_default();
+        text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    };
+    let unsupported = |detail: String| Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid-body", detail);
+    let (kind, coding) = (header(header::CONTENT_TYPE), header(header::CONTENT_ENCODING));
+    // Senders also write the character set there.
+    if CODINGS.contains(&coding.as_str()) {
+        return Err(unsupported(format!("the body is compressed (`{coding}`); send it as it is")));
+    }
+    if kind.starts_with("multipart/") {
+        return Err(unsupported("the body is a form of several parts; send JSON, or a form of fields".to_owned()));
+    }
     let text = std::str::from_utf8(body).map_err(|_| Problem::bad_request("invalid-body", "the body is not UTF-8"))?;
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let is_form = kind
-        .split(';')
-        .next()
-        .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/x-www-form-urlencoded"));
-    if !is_form {
+    if kind != "application/x-www-form-urlencoded" {
         return json(text, "the body");
     }
-    let mut fields = Vec::new();
+    let mut fields: Vec<(String, Vec<Value>)> = Vec::new();
+    let mut count = 0;
     for (key, value) in url::form_urlencoded::parse(text.as_bytes()) {
         if key == "payload" {
             return json(&value, "the form's `payload`");
         }
-        if fields.len() == MAX_FIELDS {
+        if count == MAX_FIELDS {
             let detail = format!("the form has more than {MAX_FIELDS} fields");
             return Err(Problem::bad_request("invalid-body", detail));
         }
-        fields.push((key.into_owned(), Value::from(value.as_ref())));
+        count += 1;
+        let value = Value::from(value.as_ref());
+        match fields.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, values)) => values.push(value),
+            None => fields.push((key.into_owned(), vec![value])),
+        }
     }
     // A body of JSON that was labelled as a form is one field with all of it as its name.
     if text.trim_start().starts_with(['{', '[']) {
         return json(text, "the body");
     }
-    Ok(Value::object(fields))
+    // A field that comes twice has both of its values.
+    let value = |mut values: Vec<Value>| match values.len() {
+        1 => values.pop().unwrap_or_default(),
+        _ => Value::from(values),
+    };
+    Ok(Value::object(fields.into_iter().map(|(key, values)| (key, value(values)))))
 }
 
 fn json(text: &str, what: &str) -> Result<Value, Problem> {
@@ -105,7 +127,11 @@ mod tests {
         assert_eq!(read(FORM, "payload=%7B%22n%22%3A+1%7D").unwrap(), r#"{"n":1}"#);
         assert_eq!(read("", r#"{"n": 99999999999999999999}"#).unwrap(), r#"{"n":"99999999999999999999"}"#);
         assert_eq!(read(FORM, "a=1&b=x+y").unwrap(), r#"{"a":"1","b":"x y"}"#);
+        assert_eq!(read(FORM, "a=1&b=2&a=3").unwrap(), r#"{"a":["1","3"],"b":"2"}"#);
         assert_eq!(read(FORM, r#"{"n": 1}"#).unwrap(), r#"{"n":1}"#);
+        assert!(read("multipart/form-data; boundary=x", "--x").unwrap_err().contains("several parts"));
+        let gzip = document(&headers(&[("content-encoding", "gzip")]), b"\x1f\x8b").unwrap_err();
+        assert!(gzip.status == 415 && gzip.detail.contains("compressed"));
         for kind in ["application/json", "text/plain", "", "application/vnd.github+json"] {
             assert_eq!(read(kind, "\u{feff}{\"n\": 1}").unwrap(), r#"{"n":1}"#, "{kind}");
         }
