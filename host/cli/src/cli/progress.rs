@@ -221,11 +221,13 @@ impl StepProgress {
     }
 
     fn keep_receipt(&mut self, event: &Event) {
-        if let (Some(receipt), Event::Replied { effect, .. } | Event::Abandoned { effect, .. }) =
-            (receipt(event), event)
-        {
-            self.receipts.push((*effect, receipt.without_record()));
-        }
+        let effect = match event {
+            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } | Event::GrantAsked { effect, .. } => {
+                *effect
+            }
+            _ => return,
+        };
+        self.receipts.extend(receipt(event).map(|receipt| (effect, receipt.without_record())));
     }
 
     fn place_of(&self, frame: FrameId) -> &Place {
