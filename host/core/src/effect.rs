@@ -181,6 +181,7 @@ impl State {
             traceparent: self.traceparent.clone(),
             user: self.user.clone(),
             tenant: self.tenant.clone(),
+            nesting: 0,
         })
     }
 

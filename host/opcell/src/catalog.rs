@@ -5,9 +5,10 @@ use crate::{
     gateway::{self, GatewayListing},
     host::{Duplicate, PluginError},
     http::{HttpRule, Method},
+    inner_calls::CellServices,
     replay::Record,
     report::Rejected,
-    services::{HTTP_FETCH, LogSink},
+    services::{HTTP_FETCH, LogSink, PluginServices},
     tenants::InTenant,
     tools::{DocumentTool, ServerEntry, ToolEntry, Tools},
 };
@@ -19,15 +20,16 @@ use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
 use opcell_sandbox::{CellRequest, CellResult, HostServices, LoadError, Manifest, Narrowing, Plugin, Tape};
+use opcell_schema::shown;
 use opcell_session::tools::SessionTool;
 use opcell_types::{
-    OperationId, Value,
+    OperationId, ToolDescription, Value,
     denial::{Capability, HttpScope, Remedy},
 };
 use serde::Serialize;
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -35,7 +37,7 @@ use std::{
 #[derive(Clone)]
 pub(crate) struct Loaded {
     pub plugin: Arc<Plugin>,
-    pub services: Arc<dyn HostServices>,
+    pub services: Arc<PluginServices>,
     /// `true` if the arguments and answers of its host calls are recorded.
     pub recorded: bool,
     /// `true` if a person is asked when it is refused something.
@@ -94,7 +96,7 @@ impl LazyReceipt for CellReceipt {
     }
 
     fn host_calls(&self) -> Option<u64> {
-        Some(self.0.host_calls.total())
+        Some(self.0.host_calls.total().saturating_add(self.0.touched.inner_host_calls))
     }
 }
 
@@ -165,6 +167,8 @@ pub struct Catalog {
     /// The targets of names in documents.
     tools: Tools,
     widen: OnceLock<Box<dyn Widen>>,
+    /// The catalogue itself, for the calls of its plugins' cells.
+    this: OnceLock<Weak<Catalog>>,
     widened: Mutex<Widened>,
 }
 
@@ -173,6 +177,43 @@ impl Catalog {
     pub(crate) fn widen_with(&self, widen: impl Widen + 'static) {
         // A catalogue belongs to one host, which says so once.
         let _ = self.widen.set(Box::new(widen));
+    }
+
+    /// Lets the cells of its plugins call what the project has by name.
+    pub(crate) fn connect(self: &Arc<Self>) {
+        let _ = self.this.set(Arc::downgrade(self));
+    }
+
+    /// The services of one cell.
+    fn services(&self, own: &Arc<PluginServices>) -> Arc<dyn HostServices> {
+        match self.this.get().filter(|_| !own.project.is_empty()).and_then(Weak::upgrade) {
+            Some(this) => Arc::new(CellServices::new(own.clone(), this)),
+            None => own.clone(),
+        }
+    }
+
+    pub(crate) fn document_tool(&self, name: &str) -> Option<&DocumentTool> {
+        self.tools.document_tool(name)
+    }
+
+    /// Returns the effect of repeating an operation; `None` for judges, and for what is not there.
+    pub(crate) fn operation_effects(&self, name: &str) -> Option<Effects> {
+        match self.resolve(name)?.0.offer {
+            Offer::Operation { effects, .. } => Some(effects),
+            Offer::Judge { .. } => None,
+        }
+    }
+
+    /// A tool of the project or an operation, as plugins see it.
+    pub(crate) fn description_of(&self, name: &str) -> Option<ToolDescription> {
+        if let Some(document) = self.tools.document_tool(name) {
+            return Some(document.tool.description().named(name));
+        }
+        let (entry, _) = self.resolve(name)?;
+        matches!(entry.offer, Offer::Operation { .. }).then(|| {
+            let schema = Value::from(shown::schema(&entry.arguments_schema));
+            ToolDescription::new(name, shown::text(&entry.summary), schema)
+        })
     }
 
     /// The plugin with what it was granted since the run began.
@@ -488,7 +529,7 @@ impl Catalog {
             narrowing: call.capabilities.as_deref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
-            host: in_tenant.as_ref().map_or(&loaded.services, |tenant| &tenant.services).clone(),
+            host: self.services(in_tenant.as_ref().map_or(&loaded.services, |tenant| &tenant.services)),
             within: in_tenant.map(|tenant| tenant.context.clone()),
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
         };
@@ -530,10 +571,7 @@ impl Operations for Catalog {
         if let Some(document_tool) = self.tools.document_tool(operation) {
             return Some(document_tool.tool.effects());
         }
-        match self.resolve(operation)?.0.offer {
-            Offer::Operation { effects, .. } => Some(effects),
-            Offer::Judge { .. } => None,
-        }
+        self.operation_effects(operation)
     }
 
     fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {

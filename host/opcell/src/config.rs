@@ -20,6 +20,7 @@ mod withdraw;
 use crate::{
     consent::{Cover, Covers},
     http::HttpRule,
+    inner_calls::ProjectTool,
     places::Places,
     report::Rejected,
     services::HTTP_FETCH,
@@ -434,6 +435,18 @@ impl Config {
     /// Rules for calls of tools by a plugin that wait for a person.
     pub(crate) fn approval_rules(&self, plugin: &str) -> ApprovalRules {
         self.sessions.plugin_approvals.get(plugin).cloned().unwrap_or_default()
+    }
+
+    /// A name of the project as plugins call it, with the rules for its calls.
+    pub(crate) fn project_tool(&self, name: &str) -> ProjectTool {
+        let mut approve = self.sessions.tool_approvals.get(name).cloned().unwrap_or_default();
+        if let Some(ToolTarget::Mcp { server, .. }) = self.tools.get(name)
+            && let Some(rules) = self.sessions.server_approvals.get(server)
+        {
+            approve.add(rules);
+        }
+        let approved = self.sessions.approved.iter().filter(|call| call.tool == name);
+        ProjectTool { name: name.to_owned(), approve, approved: approved.map(|call| call.arguments.clone()).collect() }
     }
 
     /// A project without a file: no plugins, no grants.

@@ -71,6 +71,7 @@ pub mod journals;
 pub mod library;
 
 pub mod catalog;
+mod inner_calls;
 pub use opcell_tools::http;
 pub mod places;
 pub mod services;

@@ -18,7 +18,7 @@ pub(crate) fn all(catalog: &Catalog) -> Pins {
 }
 
 /// The plugins that a run may call: those that its workflows name, and those whose operations its sessions declare as
-/// tools; all of them once a model may call whatever there is, or a name is only known later. A run that a model starts
+/// tools, with those that these call in turn; all of them once a model may call whatever there is, or a name is only known later. A run that a model starts
 /// pins its own.
 pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> Pins {
     let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
@@ -52,7 +52,23 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> 
             named.extend(entries.map(|(entry, _)| entry.plugin.clone()));
         }
     }
+    reached(catalog, &mut named);
     those(catalog, |plugin| named.contains(plugin))
+}
+
+/// Adds the plugins whose operations these are granted, and those that they reach in turn.
+fn reached(catalog: &Catalog, named: &mut HashSet<Arc<str>>) {
+    let mut open: Vec<Arc<str>> = named.iter().cloned().collect();
+    while let Some(plugin) = open.pop() {
+        let Some(loaded) = catalog.loaded(&plugin) else { continue };
+        for tool in &loaded.plugin.grants().tools {
+            if let Some((entry, _)) = catalog.resolve(tool)
+                && named.insert(entry.plugin.clone())
+            {
+                open.push(entry.plugin.clone());
+            }
+        }
+    }
 }
 
 fn those(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Pins {

@@ -1,6 +1,6 @@
 //! The host's services for the cells of one plugin: its tools, and its log.
 
-use crate::stores::PluginStores;
+use crate::{inner_calls::ProjectTool, stores::PluginStores};
 use async_trait::async_trait;
 use opcell_engine::{
     approval::{self, CallArguments},
@@ -49,6 +49,8 @@ pub(crate) struct PluginServices {
     pub store_owner: Arc<str>,
     /// `http.fetch` under the plugin's rules, and the tools of the embedder.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// The names of the project that it is granted.
+    pub project: Vec<ProjectTool>,
     pub skills: Arc<SkillLibrary>,
     pub stores: PluginStores,
     pub sink: Option<Arc<dyn LogSink>>,

@@ -4,8 +4,9 @@
 use crate::{
     catalog::Loaded,
     config::{Grant, PluginGrants},
+    services::PluginServices,
 };
-use opcell_sandbox::{HostServices, LimitRequest, Plugin, PluginContext, Settings};
+use opcell_sandbox::{LimitRequest, Plugin, PluginContext, Settings};
 use opcell_types::Failure;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -82,7 +83,7 @@ impl Tenant {
 /// A plugin as it serves one tenant.
 pub(crate) struct InTenant {
     pub context: Arc<PluginContext>,
-    pub services: Arc<dyn HostServices>,
+    pub services: Arc<PluginServices>,
 }
 
 /// A tenant that a host knows, with the plugins that have served it.

@@ -102,7 +102,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     after: impl FnOnce(E::Output, Option<Denial>) -> F,
 ) -> (Result<T, CellError>, Receipt) {
     let linked = &linked;
-    let (wall_time, fuel) = (call.limits.wall_time, call.limits.fuel);
+    let (wall_time, fuel, nesting) = (call.limits.wall_time, call.limits.fuel, call.context.nesting);
     let cancel = Arc::clone(&call.cancel);
     let deadline = started + Duration::from_millis(wall_time);
     // Held until the store is gone, because only then has the pool its slot back, and until the result is checked.
@@ -116,7 +116,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
         }
     };
     let work = async {
-        held = linked.queue.enter(&linked.engine, &mut wait).await.map_err(End::Explained)?;
+        held = linked.queue.enter(&linked.engine, nesting, &mut wait).await.map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
         let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
         export.call(linked, &mut store, &instance).await.map_err(End::Error)

@@ -7,7 +7,8 @@
 use crate::{
     error::SandboxError,
     schedule::{
-        slots::{self, Slot, Slots},
+        levels::{Levels, MAX_NESTING},
+        slots::{self, Slot},
         ticker::Clock,
     },
 };
@@ -106,7 +107,7 @@ pub(crate) struct CellEngine {
     engine: Engine,
     name: &'static str,
     /// Cells at once, all plugins together.
-    slots: Arc<Slots>,
+    slots: Arc<Levels>,
     cells: u32,
     clock: Arc<Clock>,
     /// The configuration of further engines of the same pool; `None` where there may be no more.
@@ -116,15 +117,15 @@ pub(crate) struct CellEngine {
 impl CellEngine {
     /// Waits for a slot; the clock ticks while one is held. A pool has at least as many as there are permits, so that
     /// waiting happens here, where it is counted.
-    pub(crate) async fn slot(&self) -> Option<Slot<'_>> {
-        let slot = self.slots.acquire().await;
+    pub(crate) async fn slot(&self, nesting: u8) -> Option<Slot<'_>> {
+        let slot = self.slots.acquire(nesting).await;
         self.clock.wake();
         slot
     }
 
     /// A slot that is free now; the clock ticks while it is held.
-    pub(crate) fn free_slot(&self) -> Option<Slot<'_>> {
-        let slot = self.slots.try_acquire()?;
+    pub(crate) fn free_slot(&self, nesting: u8) -> Option<Slot<'_>> {
+        let slot = self.slots.try_acquire(nesting)?;
         self.clock.wake();
         Some(slot)
     }
@@ -209,9 +210,15 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
     config
 }
 
+/// The cells of a pool at each level of nested calls, beside those of steps and models.
+fn nested(cells: u32) -> u32 {
+    (cells / 4).max(1)
+}
+
 fn pool_config(shape: Shape) -> PoolingAllocationConfig {
     let Shape { cells, core_instances, memories, tables, keep_resident, warm } = shape;
     let least = if cells >= SPLIT / 2 { SPLIT } else { 1 };
+    let cells = cells + nested(cells) * u32::from(MAX_NESTING);
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(cells)
         .total_core_instances(cells * core_instances)
@@ -345,7 +352,10 @@ impl Engines {
                 vec![(build(&config(metering, room, None))?, "on-demand", admitted(cells, memory), None)]
             }
         };
-        let slots: Vec<_> = pools.iter().map(|(_, _, cells, _)| Arc::new(Slots::new(*cells as usize))).collect();
+        let slots: Vec<_> = pools
+            .iter()
+            .map(|(_, _, cells, _)| Arc::new(Levels::new(*cells as usize, nested(*cells) as usize)))
+            .collect();
         let counted = slots.clone();
         let busy = move || counted.iter().any(|slots| slots.in_use());
         let clock = Clock::start(pools.iter().map(|(engine, ..)| engine.weak()).collect(), busy);

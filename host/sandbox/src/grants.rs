@@ -14,6 +14,10 @@ use std::{
 /// Longest name of a guest that a remedy repeats, in bytes.
 const MAX_NAME_CHARS: usize = 200;
 
+/// The request of a plugin that cannot say which tools it calls, such as one that runs programs of others. It gets
+/// those that it is granted by name.
+pub const ANY_TOOL: &str = "*";
+
 /// A directory on the host that a plugin may use under a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilesGrant {
@@ -296,7 +300,7 @@ impl Policy {
     pub fn ungranted(&self) -> Vec<(Capability, &str)> {
         let Requests { tools, skills, files, stores } = &self.requests;
         self.names(tools.iter(), skills.iter(), files.keys(), stores.iter())
-            .filter(|(kind, name)| !self.is_granted(*kind, name))
+            .filter(|(kind, name)| !self.is_granted(*kind, name) && (*kind, *name) != (Capability::Tool, ANY_TOOL))
             .collect()
     }
 
@@ -340,7 +344,7 @@ impl Policy {
 
     fn is_requested(&self, kind: Capability, name: &str) -> bool {
         match kind {
-            Capability::Tool => self.requests.tools.contains(name),
+            Capability::Tool => self.requests.tools.contains(name) || self.requests.tools.contains(ANY_TOOL),
             Capability::Skill => self.requests.skills.contains(name),
             Capability::Files => self.requests.files.contains_key(name),
             Capability::Store => self.any_store || self.requests.stores.contains(name),
@@ -414,6 +418,15 @@ mod tests {
         let policy = policy(&[], &["http.fetch"]);
         assert!(policy.allows(Capability::Tool, "http.fetch", None).unwrap_err().rule.contains("does not ask for it"));
         assert_eq!(policy.unused_grants(), [(Capability::Tool, "http.fetch")]);
+    }
+
+    #[test]
+    fn a_plugin_that_cannot_say_what_it_calls_gets_what_it_is_granted_by_name() {
+        let policy = policy(&[ANY_TOOL], &["repo/find"]);
+        assert_eq!(policy.allows(Capability::Tool, "repo/find", None), Ok(()));
+        let denial = policy.allows(Capability::Tool, "repo/drop", None).unwrap_err();
+        assert!(matches!(denial.remedy, Remedy::Grant { ref name, .. } if name == "repo/drop"), "{denial:?}");
+        assert!(policy.ungranted().is_empty() && policy.unused_grants().is_empty());
     }
 
     #[test]

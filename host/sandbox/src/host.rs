@@ -75,6 +75,11 @@ pub trait HostServices: Send + Sync {
         Vec::new()
     }
 
+    /// The same, as they describe themselves now, where someone has to be asked; what [`Self::tools`] says by default.
+    async fn current_tools(&self) -> Vec<ToolDescription> {
+        self.tools()
+    }
+
     /// Calls a tool with arguments as JSON text; the result is JSON text. A failure with a denial reaches the guest as
     /// a denial. What the call touches is noted before it happens: the call may be dropped at any time.
     async fn call_tool(

@@ -67,7 +67,7 @@ pub use context::{ContextRequest, PluginContext};
 pub use describe::{JudgeDescription, OperationDescription};
 pub use engine::{Allocation, Metering, PoolUse};
 pub use error::{CellError, Exhausted, LoadError, SandboxError};
-pub use grants::{DangerousPreopen, FilesGrant, Grants, Narrowing, StoreGrant};
+pub use grants::{ANY_TOOL, DangerousPreopen, FilesGrant, Grants, Narrowing, StoreGrant};
 pub use host::{HostServices, LogEvent, NoServices, SkillDescription};
 pub use limits::{LimitRequest, Limits};
 pub use manifest::Manifest;
@@ -76,6 +76,7 @@ pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
 pub use recording::{HostCall, NotRecorded, Recording, Tape};
 pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig, Settings};
+pub use schedule::levels::MAX_NESTING;
 pub use typed::Exports;
 
 /// Ways into the crate that only fuzz targets have.

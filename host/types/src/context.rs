@@ -27,6 +27,15 @@ pub struct CallContext {
     /// The tenant on whose behalf the call is made, as the embedding program names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Arc<str>>,
+    /// The number of cells that the call is inside of: 0 for the call of a step or a model, 1 for a call that the cell of
+    /// such a call makes.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nesting: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(nesting: &u8) -> bool {
+    *nesting == 0
 }
 
 impl Default for CallContext {
@@ -45,6 +54,7 @@ impl Default for CallContext {
             traceparent: None,
             user: None,
             tenant: None,
+            nesting: 0,
         }
     }
 }

@@ -101,6 +101,25 @@ pub enum StoreAction {
     Delete,
 }
 
+/// One call that a plugin made: of a tool of the project, or of an operation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InnerCall {
+    /// The name that the plugin called.
+    pub tool: String,
+    /// Bytes of the arguments as JSON.
+    pub sent: u64,
+    /// Bytes of the result as JSON.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub received: u64,
+    /// The time that it took; nothing where it has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// The reason of its failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
 /// The resources that a call touched.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -123,6 +142,15 @@ pub struct Touched {
     /// Uses of keys beyond those.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_stores: u64,
+    /// The first calls of tools of the project and of operations, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<InnerCall>,
+    /// Calls beyond those.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_calls: u64,
+    /// Host calls of the cells that those calls ran in.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub inner_host_calls: u64,
     /// Oddities in the answers of others that did not fail the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -215,6 +243,43 @@ impl Touched {
         Some(self.http.len() - 1)
     }
 
+    /// Notes a call that is about to be made. The number finds it again; `None` when the list is full.
+    pub fn call(&mut self, tool: &str, sent: u64) -> Option<usize> {
+        if self.calls.len() == LISTED {
+            self.more_calls += 1;
+            return None;
+        }
+        self.calls.push(InnerCall { tool: one_line(tool, PATH), sent, ..InnerCall::default() });
+        Some(self.calls.len() - 1)
+    }
+
+    /// Notes the end of a call that [`Self::call`] noted: the bytes of its result, or the reason of its failure.
+    pub fn called(&mut self, call: Option<usize>, duration_us: u64, result: Result<u64, &str>) {
+        if let Some(call) = call.and_then(|at| self.calls.get_mut(at)) {
+            call.duration_us = Some(duration_us);
+            match result {
+                Ok(received) => call.received = received,
+                Err(reason) => call.failed = Some(one_line(reason, PATH)),
+            }
+        }
+    }
+
+    /// Adds what a call of this one touched; lists stay bounded.
+    pub fn absorb(&mut self, inner: Self) {
+        let room = |listed: usize| LISTED.saturating_sub(listed);
+        let beyond = |listed: usize, added: usize| added.saturating_sub(room(listed)) as u64;
+        self.more_http += inner.more_http + beyond(self.http.len(), inner.http.len());
+        self.http.extend(inner.http.into_iter().take(room(self.http.len())));
+        self.more_files += inner.more_files + beyond(self.files.len(), inner.files.len());
+        self.files.extend(inner.files.into_iter().take(room(self.files.len())));
+        self.more_stores += inner.more_stores + beyond(self.stores.len(), inner.stores.len());
+        self.stores.extend(inner.stores.into_iter().take(room(self.stores.len())));
+        self.more_calls += inner.more_calls + beyond(self.calls.len(), inner.calls.len());
+        self.calls.extend(inner.calls.into_iter().take(room(self.calls.len())));
+        self.inner_host_calls += inner.inner_host_calls;
+        inner.warnings.iter().for_each(|warning| self.warn(warning));
+    }
+
     /// Notes the response to a request that [`Self::request`] noted.
     pub fn response(&mut self, request: Option<usize>, status: u16, received: u64) {
         if let Some(exchange) = request.and_then(|at| self.http.get_mut(at)) {
@@ -274,6 +339,35 @@ mod tests {
                 {"path": "repo", "actions": ["list"]},
             ]})
         );
+    }
+
+    #[test]
+    fn a_call_is_listed_with_its_end_and_takes_in_what_it_touched() {
+        let mut touched = Touched::default();
+        let call = touched.call("repo/find", 12);
+        let mut inner = Touched::default();
+        inner.file("repo", "a.txt", FileAction::Open);
+        touched.absorb(inner);
+        touched.called(call, 7, Ok(30));
+        let failed = touched.call("repo/find", 2);
+        touched.called(failed, 3, Err("invalid-arguments"));
+        let json = serde_json::to_value(&touched).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "files": [{"path": "repo/a.txt", "actions": ["open"]}],
+                "calls": [
+                    {"tool": "repo/find", "sent": 12, "received": 30, "duration-us": 7},
+                    {"tool": "repo/find", "sent": 2, "duration-us": 3, "failed": "invalid-arguments"},
+                ],
+            })
+        );
+        let mut many = Touched::default();
+        for _ in 0..LISTED + 2 {
+            many.call("a/b", 0);
+        }
+        touched.absorb(many);
+        assert_eq!((touched.calls.len(), touched.more_calls), (LISTED, 4));
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn call_row(receipt: &Value) -> Vec<String> {
     ]
 }
 
-/// Warnings, requests, files and keys, a line each; then how many more there are.
+/// Warnings, calls, requests, files and keys, a line each; then how many more there are.
 fn touched(receipt: &Value, most: usize) -> Vec<String> {
     let Some(of) = receipt.get("touched").and_then(|of| serde_json::from_value::<Touched>(of.into()).ok()) else {
         return Vec::new();
@@ -114,9 +114,16 @@ fn touched(receipt: &Value, most: usize) -> Vec<String> {
         let done: Vec<String> = entry.actions.iter().map(word).collect();
         format!("  {} store {}", done.join(", "), entry.key)
     });
+    let calls = of.calls.iter().map(|call| {
+        let moved = moved([(call.sent, "sent"), (call.received, "received")]);
+        let failed = call.failed.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
+        let open = if call.duration_us.is_none() { "  no answer" } else { "" };
+        format!("  call {}{failed}{open}{moved}", call.tool)
+    });
     let warnings = of.warnings.iter().map(|warning| format!("  warning: {warning}"));
-    let mut lines: Vec<String> = warnings.chain(requests).chain(files).chain(keys).collect();
-    let hidden = lines.len().saturating_sub(most) as u64 + of.more_http + of.more_files + of.more_stores;
+    let mut lines: Vec<String> = warnings.chain(calls).chain(requests).chain(files).chain(keys).collect();
+    let hidden =
+        lines.len().saturating_sub(most) as u64 + of.more_http + of.more_files + of.more_stores + of.more_calls;
     lines.truncate(most);
     if hidden > 0 {
         lines.push(format!("  and {hidden} more"));

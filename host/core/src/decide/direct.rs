@@ -261,6 +261,7 @@ fn call(
             traceparent: state.traceparent.clone(),
             user: state.user.clone(),
             tenant: state.tenant.clone(),
+            nesting: 0,
         },
         capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
         granted: state.granted_to(effect),

@@ -53,7 +53,8 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 /// # Errors
 /// Every finding. Nothing is granted when there is one.
 pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Result<Config, Rejected> {
-    let mut checker = Checker { root, findings: Vec::new() };
+    let tool_names = text.tools.keys().map(|name| name.get_ref().clone()).collect();
+    let mut checker = Checker { root, tool_names, findings: Vec::new() };
     let folder_plugins = checker.folder_plugins(&text.plugin_folders);
     let mut plugins: IndexMap<String, PluginConfig> = IndexMap::new();
     let values = checker.values(&mut text.limits);
@@ -108,6 +109,8 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
 
 pub(super) struct Checker<'a> {
     pub(super) root: &'a Path,
+    /// The names of `[tools]`.
+    tool_names: Vec<String>,
     findings: Vec<Diagnostic>,
 }
 

@@ -6,7 +6,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NewGrant {
-    /// A host tool by name.
+    /// A tool by name.
     Tool(String),
     /// A skill by name.
     Skill(String),
@@ -173,7 +173,7 @@ pub fn remove_plugin(text: &str, name: &str) -> Result<String, EditError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OldGrant<'a> {
-    /// A host tool by name.
+    /// A tool by name.
     Tool(&'a str),
     /// A skill by name.
     Skill(&'a str),

@@ -129,7 +129,7 @@ pub fn schema() -> Value {
                 "ceiling": {"$ref": "#/$defs/limits", "description": "Its own ceiling, in place of the project's."},
             })),
             "grants": table(&[], json!({
-                "tools": texts("Host tools, such as `http.fetch`."),
+                "tools": texts("Tools that it may call: `http.fetch`, names of `[tools]`, and IDs of operations."),
                 "skills": texts("Skills."),
                 "files": named("files", "Directories, by the name under which the plugin opens them."),
                 "stores": named("store", "Stores for values that outlive a call, by the name under which the plugin uses them."),

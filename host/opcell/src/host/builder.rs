@@ -562,12 +562,26 @@ fn unusable(error: ToolError) -> Rejected {
     Rejected::plain(Diagnostic::error("invalid-tool", error.to_string()))
 }
 
+/// Warns of tools that are granted to plugins and that the host does not have.
+fn unknown_grants(config: &Config, loader: &Loader, catalog: &Catalog) {
+    for plugin in config.plugins.values() {
+        for tool in &plugin.grants.capabilities.tools {
+            let is_offered = loader.offered.iter().any(|offered| offered.description().name == *tool);
+            if tool != HTTP_FETCH && !is_offered && catalog.description_of(tool).is_none() {
+                tracing::warn!(plugin = plugin.name, "the tool `{tool}` is granted, and this host does not offer it");
+            }
+        }
+    }
+}
+
 impl Host {
     /// The last two phases: sessions, engine.
     pub(super) fn of(parts: Parts, catalog: Catalog) -> Result<Self, HostError> {
         catalog.check_document_tools()?;
         let (config, catalog) = (parts.config.clone(), Arc::new(catalog));
         let (loader, config_of, ground) = (parts.loader.clone(), parts.config.clone(), parts.ground.clone());
+        catalog.connect();
+        unknown_grants(&parts.config, &parts.loader, &catalog);
         catalog.widen_with(Widening { loader, config: config_of, ground, tenants: parts.tenants.clone() });
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));

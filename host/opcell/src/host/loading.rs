@@ -8,6 +8,7 @@ use crate::{
     catalog::{Catalog, Loaded, Widen, granting},
     config::{Config, OnDenied, PluginConfig, PluginGrants, check::is_plugin_name, control::key_files_of, origin},
     http::HttpClient,
+    inner_calls::ProjectTool,
     places::{Places, real},
     report::Rejected,
     services::{HTTP_FETCH, LogSink, PluginServices},
@@ -19,7 +20,7 @@ use async_trait::async_trait;
 use opcell_engine::{Engine, tool::Tool};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_journal::Journal;
-use opcell_sandbox::{Access, ContextRequest, HostServices, LoadError, PluginSource, Sandbox};
+use opcell_sandbox::{Access, ContextRequest, LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
 use opcell_types::{
     Failure,
@@ -148,15 +149,9 @@ impl Loader {
                 };
             }
         };
-        for tool in &plugin.grants.capabilities.tools {
-            let is_offered = self.offered.iter().any(|offered| offered.description().name == *tool);
-            if tool != HTTP_FETCH && !is_offered {
-                tracing::warn!(plugin = plugin.name, "the tool `{tool}` is granted, and this host does not offer it");
-            }
-        }
         let name: Arc<str> = plugin.name.as_str().into();
         let rules = config.approval_rules(&plugin.name);
-        let services = self.services(name.clone(), name, &plugin.grants, rules, ground);
+        let services = self.services(name.clone(), name, &plugin.grants, rules, config, ground);
         let recorded = plugin.record_host_calls.unwrap_or(config.record_host_calls);
         Ok(Ok(Loaded {
             plugin: loaded,
@@ -176,13 +171,15 @@ impl Loader {
         store_owner: Arc<str>,
         grants: &PluginGrants,
         approve: ApprovalRules,
+        config: &Config,
         ground: &Ground,
-    ) -> Arc<dyn HostServices> {
+    ) -> Arc<PluginServices> {
         let scope = HttpScope::Plugin(plugin.clone());
         let fetch: Arc<dyn Tool> = Arc::new(Fetch::new(ground.http.clone(), grants.http.clone(), scope));
         Arc::new(PluginServices {
             plugin,
             store_owner,
+            project: self.project_tools(grants, config),
             tools: std::iter::once(fetch).chain(self.offered.iter().cloned()).collect(),
             skills: ground.skills.clone(),
             stores: ground.stores.clone(),
@@ -192,12 +189,20 @@ impl Loader {
         })
     }
 
+    /// The names among a plugin's grants that neither the host nor the embedder offers.
+    fn project_tools(&self, grants: &PluginGrants, config: &Config) -> Vec<ProjectTool> {
+        let is_own = |name: &str| name == HTTP_FETCH || self.offered.iter().any(|tool| tool.description().name == name);
+        let names = grants.capabilities.tools.iter().filter(|name| !is_own(name));
+        names.map(|name| config.project_tool(name)).collect()
+    }
+
     /// A plugin as it serves a tenant. Opens the directories that the tenant grants.
     fn in_tenant(
         &self,
         loaded: &Loaded,
         tenant: &Tenant,
         approve: ApprovalRules,
+        config: &Config,
         ground: &Ground,
     ) -> Result<InTenant, HostError> {
         let unloaded = || Rejected::plain(Diagnostic::error("unknown-plugin", "the host has loaded no plugin"));
@@ -212,7 +217,7 @@ impl Loader {
         })?;
         // No plugin has a `/` in its name, and so none is another's store.
         let owner = format!("{}/{name}", tenant.name()).into();
-        let services = self.services(name.into(), owner, &grants, approve, ground);
+        let services = self.services(name.into(), owner, &grants, approve, config, ground);
         Ok(InTenant { context: Arc::new(context), services })
     }
 }
@@ -263,7 +268,9 @@ impl Host {
                 let Some(loaded) = host.catalog.loaded(name) else { continue };
                 let parts = &host.parts;
                 let rules = parts.config.approval_rules(name);
-                made.with(&loaded, |tenant| parts.loader.in_tenant(&loaded, tenant, rules, &parts.ground))?;
+                made.with(&loaded, |tenant| {
+                    parts.loader.in_tenant(&loaded, tenant, rules, &parts.config, &parts.ground)
+                })?;
             }
             Ok::<(), HostError>(())
         });
@@ -405,9 +412,10 @@ impl Widen for Widening {
             return Ok(found);
         }
         let (loader, ground, loaded) = (self.loader.clone(), self.ground.clone(), loaded.clone());
+        let config = self.config.clone();
         let rules = self.config.approval_rules(loaded.plugin.name());
         let opening = tokio::task::spawn_blocking(move || {
-            known.with(&loaded, |tenant| loader.in_tenant(&loaded, tenant, rules, &ground))
+            known.with(&loaded, |tenant| loader.in_tenant(&loaded, tenant, rules, &config, &ground))
         });
         let opened = opening.await.map_err(|error| Failure::host("tenant-unusable", error.to_string()))?;
         opened.map_err(|error| Failure::host("tenant-unusable", error.to_string()))

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
     async fn list(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
-        taped!(self, Tools, "tools.list", Value::Null, self.listed_tools())
+        taped!(self, Tools, "tools.list", Value::Null, self.listed_tools().await)
     }
 
     async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
@@ -42,13 +42,13 @@ fn is_shallow(value: &Value) -> bool {
 }
 
 impl View<'_> {
-    fn listed_tools(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
+    async fn listed_tools(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
         self.0.budget.charge(Interface::Tools, 0)?;
+        let host = Arc::clone(&self.0.host);
+        let limit = Duration::from_millis(self.0.limits.host_call_time);
+        let known = tokio::time::timeout(limit, host.current_tools()).await.unwrap_or_else(|_| host.tools());
         let (policy, narrowing) = (&self.0.linked.policy, self.0.narrowing.as_ref());
-        let tools: Vec<_> = self
-            .0
-            .host
-            .tools()
+        let tools: Vec<_> = known
             .into_iter()
             .filter(|tool| policy.allows(Capability::Tool, &tool.name, narrowing).is_ok())
             .map(|tool| wit::ToolDescription {

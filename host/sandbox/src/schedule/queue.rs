@@ -4,7 +4,10 @@ use crate::{
     engine::CellEngine,
     error::CellError,
     limits::Limits,
-    schedule::slots::{Slot, Slots},
+    schedule::{
+        levels::{Levels, MAX_NESTING},
+        slots::Slot,
+    },
 };
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -13,7 +16,7 @@ use std::{
 
 /// The calls of one plugin.
 pub(crate) struct Queue {
-    cells: Slots,
+    cells: Levels,
     waiting: AtomicU64,
     most: u64,
 }
@@ -56,24 +59,26 @@ impl Drop for Waiter<'_> {
 
 impl Queue {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            cells: Slots::new(usize::try_from(limits.concurrent_cells).unwrap_or(usize::MAX)),
-            waiting: AtomicU64::new(0),
-            most: limits.waiting_cells,
-        }
+        let cells = usize::try_from(limits.concurrent_cells).unwrap_or(usize::MAX);
+        Self { cells: Levels::new(cells, cells), waiting: AtomicU64::new(0), most: limits.waiting_cells }
     }
 
     /// Waits for a cell of the plugin, and for a slot of the engine.
     ///
     /// # Errors
-    /// [`CellError::Busy`] when the queue is full.
+    /// [`CellError::Busy`] when the queue is full, [`CellError::HostError`] when the call is nested too deeply.
     pub(crate) async fn enter<'a>(
         &'a self,
         engine: &'a CellEngine,
+        nesting: u8,
         wait: &mut Wait,
     ) -> Result<CellPermits<'a>, CellError> {
-        if let Some(cell) = self.cells.try_acquire()
-            && let Some(slot) = engine.free_slot()
+        if nesting > MAX_NESTING {
+            let message = format!("the call is inside of {nesting} cells, more than {MAX_NESTING}");
+            return Err(CellError::HostError { message });
+        }
+        if let Some(cell) = self.cells.try_acquire(nesting)
+            && let Some(slot) = engine.free_slot(nesting)
         {
             return Ok((Some(cell), Some(slot)));
         }
@@ -84,7 +89,7 @@ impl Queue {
             return Err(CellError::Busy { message });
         }
         wait.since = Some(Instant::now());
-        let permits = (self.cells.acquire().await, engine.slot().await);
+        let permits = (self.cells.acquire(nesting).await, engine.slot(nesting).await);
         wait.end();
         Ok(permits)
     }

@@ -61,7 +61,7 @@ pub struct GrantArgs {
 /// A value and not a subcommand: a plugin may have the name of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// A host tool, such as `http.fetch`.
+    /// A tool: `http.fetch`, a name of `[tools]`, or the ID of an operation.
     Tool,
     /// A skill.
     Skill,

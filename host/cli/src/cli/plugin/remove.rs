@@ -34,7 +34,7 @@ pub struct RevokeArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// A host tool.
+    /// A tool.
     Tool,
     /// A skill.
     Skill,

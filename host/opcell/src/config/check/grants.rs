@@ -10,18 +10,25 @@ use opcell_sandbox::{
     grants::{DangerousPreopen, FilesGrant, Grants, StoreGrant},
     limits::Unit,
 };
+use opcell_types::OperationId;
 use serde_spanned::Spanned;
 
 impl Checker<'_> {
     pub(super) fn grants(&mut self, plugin: &str, text: GrantsText) -> PluginGrants {
         for tool in &text.tools {
-            if !HOST_TOOLS.contains(&tool.get_ref().as_str()) {
-                let meant = did_you_mean(tool.get_ref(), HOST_TOOLS).map(|meant| format!("did you mean `{meant}`?"));
-                let help = meant.unwrap_or_else(|| format!("the host's tools are: {}", HOST_TOOLS.join(", ")));
+            let known = || HOST_TOOLS.into_iter().chain(self.tool_names.iter().map(String::as_str));
+            // Which operations there are is known when the plugins are loaded.
+            let is_operation = tool.get_ref().parse::<OperationId>().is_ok();
+            if !is_operation && !known().any(|name| name == tool.get_ref()) {
+                let meant = did_you_mean(tool.get_ref(), known()).map(|meant| format!("did you mean `{meant}`?"));
+                let help = meant.unwrap_or_else(|| {
+                    let listed = known().collect::<Vec<_>>().join(", ");
+                    format!("expected a tool of the host or of `[tools]` ({listed}), or the ID of an operation")
+                });
                 self.error(
                     "unknown-capability",
                     span_of(tool),
-                    format!("there is no host tool `{}`", tool.get_ref()),
+                    format!("the project has no tool `{}`", tool.get_ref()),
                     Some(help),
                 );
             }

@@ -62,6 +62,13 @@ fn touches(touched: &Touched) -> Markup {
     let bytes = |count: u64| ByteSize(count).to_string();
     html! { @if !touched.is_empty() { div.scroll { table.touched { tbody {
         @for warning in &touched.warnings { tr { td { "warning" } td { (warning) } td {} td {} } }
+        @for call in &touched.calls { tr { td { "call" } td { code { (call.tool) } }
+            td { @match (&call.failed, call.duration_us) {
+                (Some(reason), _) => (reason),
+                (None, Some(us)) => { (us) " µs" },
+                (None, None) => "no answer",
+            } }
+            td.number { (bytes(call.sent)) " out, " (bytes(call.received)) " in" } } }
         @for request in &touched.http { tr { td { (request.method) } td { code { (request.origin) (request.path) } }
             td { @match request.status { Some(status) => (status), None => "no answer" } }
             td.number { (bytes(request.sent)) " out, " (bytes(request.received)) " in" } } }
@@ -69,7 +76,7 @@ fn touches(touched: &Touched) -> Markup {
             td { (words(&file.actions)) } td.number { (bytes(file.read)) " read, " (bytes(file.written)) " written" } } }
         @for entry in &touched.stores { tr { td { "store" } td { code { (entry.key) } }
             td { (words(&entry.actions)) } td.number { @if let Some(version) = entry.version { "version " (version) } } } }
-        @let more = touched.more_http + touched.more_files + touched.more_stores;
+        @let more = touched.more_http + touched.more_files + touched.more_stores + touched.more_calls;
         @if more > 0 { tr { td {} td { (more) " more" } td {} td {} } }
     } } } } }
 }
