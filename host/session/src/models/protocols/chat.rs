@@ -151,7 +151,10 @@ impl Chat {
             (_, message @ Json::Object(_)) => (message, true),
             _ => (&Json::Null, false),
         };
-        let is_end = !choice["finish_reason"].is_null();
+        // An object with a type, as SGLang has it.
+        let said = choice["finish_reason"].as_str().or_else(|| choice["finish_reason"]["type"].as_str());
+        let said = said.map(AnswerEnd::of).unwrap_or_default();
+        let is_end = said.finish != Finish::Unsaid;
         if is_whole && !whole && self.repeats(message, is_end) {
             self.ignored.note("message");
             self.repeated(message, show)?;
@@ -162,11 +165,7 @@ impl Chat {
                 self.say(text, show);
             }
         }
-        // An object with a type, as SGLang has it.
-        let said = choice["finish_reason"].as_str().or_else(|| choice["finish_reason"]["type"].as_str());
-        if let Some(said) = said {
-            self.ending.update(AnswerEnd::of(said));
-        }
+        self.ending.update(said);
         if let Some(native) = choice["native_finish_reason"].as_str() {
             // A gateway's own word for an ending hides what the provider said.
             let native = AnswerEnd::of(native);
@@ -212,7 +211,9 @@ impl Chat {
             Json::String(text) => self.say(text, show),
             Json::Array(parts) => parts.iter().for_each(|part| self.part(part, show)),
             // An answer to a schema, which some servers unpack.
-            Json::Object(entries) if !entries.contains_key("type") && !entries.contains_key("text") => {
+            Json::Object(entries)
+                if !["type", "text"].iter().any(|key| entries.contains_key(*key)) && !entries.is_empty() =>
+            {
                 self.say(&message["content"].to_string(), show);
             }
             part @ Json::Object(_) => self.part(part, show),

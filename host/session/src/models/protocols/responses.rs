@@ -490,6 +490,7 @@ impl Protocol for Responses {
 
     fn ends_at_mark(&self) -> bool {
         // Gateways write the mark after a stream that broke off, too; items that have all ended are an answer.
-        !self.items.is_empty() && self.items.iter().all(|item| item.has_ended)
+        let mut said = self.items.iter().filter(|item| item.kind() != "reasoning").peekable();
+        said.peek().is_some() && said.all(|item| item.has_ended)
     }
 }
