@@ -213,10 +213,12 @@ impl CallDrafts {
         }
         let is_open = !draft.is_blank() && !draft.is_complete();
         let is_at_index = piece.index.is_some() && piece.index == draft.index;
-        // Nothing begins within an open value: whatever id or name the piece repeats, it is the rest of the value. A
-        // call that was cut before another one is then no JSON, which the model is told of and can mend; a call that is
-        // made of another's arguments cannot be taken back.
-        if is_open && (draft.balance.in_text || is_at_index) {
+        // Nothing begins within an open value: whatever id the piece has, it is the rest of the value, unless it names
+        // another tool. A call that was cut before another one is then no JSON, which the model is told of and can
+        // mend; a call that is made of another's arguments cannot be taken back.
+        let is_other =
+            draft.name != piece.name && [&draft.name, &piece.name].iter().all(|name| self.known.contains(*name));
+        if is_open && !is_other && (draft.balance.in_text || is_at_index && draft.balance.depth > 0) {
             return true;
         }
         // Servers without lasting ids repeat a call under a new one.
@@ -362,6 +364,7 @@ mod tests {
         let one = json!({"a": 1});
         let two = json!({"a": 2});
         let none = json!({});
+        let (cut, words) = (json!("{\"a\":"), json!("anything"));
         let nested = json!({"o": {"k": 1}});
         let code = json!({"a": "f() { 1 }"});
         for (what, events, expected) in [
@@ -464,6 +467,16 @@ mod tests {
                 "a bracket at the start of a piece within a text",
                 json!([[["a", null, "t", "{\"a\":\"f() "]], [["b", null, "t", "{ 1 }"]], [["c", null, "t", "\"}"]]]),
                 vec![("a", "t", &code)],
+            ),
+            (
+                "a call that is cut before one of another tool",
+                json!([[["a", 0, "t", "{\"a\":"]], [["b", 0, "u", "{\"a\":2}"]]]),
+                vec![("a", "t", &cut), ("b", "u", &two)],
+            ),
+            (
+                "a call whose arguments are no JSON before another",
+                json!([[["a", 0, "t", "anything"]], [["b", 0, "t", "{\"a\":2}"]]]),
+                vec![("a", "t", &words), ("b", "t", &two)],
             ),
             (
                 "one call said twice under two ids",

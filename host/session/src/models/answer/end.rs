@@ -44,9 +44,9 @@ impl AnswerEnd {
     /// The ending that a word of any of the protocols names. Gateways use each other's.
     pub(in super::super) fn of(said: &str) -> Self {
         // Google's endpoint for chat completions has its own word after a general one: `content_filter: SAFETY`.
-        let parts = said.rsplit(':').map(finish_of_word);
+        let mut parts = said.rsplit(':').map(finish_of_word);
         let known = parts.clone().find(|finish| !matches!(finish, Finish::Unknown | Finish::Unsaid));
-        let finish = known.or_else(|| parts.last()).unwrap_or(Finish::Unsaid);
+        let finish = known.or_else(|| parts.next_back()).unwrap_or(Finish::Unsaid);
         Self { finish, said: said.trim().to_owned(), words: None }
     }
 

@@ -15,8 +15,8 @@ pub(in super::super) enum NotJson {
 }
 
 /// Reads one document. An integer that would be rounded is a text of its digits, which a tool's schema may refuse and
-/// the model is told of. Of what is not JSON as servers write it, a byte that is no UTF-8 and half of a surrogate pair are
-/// U+FFFD, for a person to see, and a number that JSON does not have is null.
+/// the model is told of. Of what is not JSON as servers write it, a byte that is no UTF-8 and half of a surrogate pair
+/// are U+FFFD, for a person to see, and a number that JSON does not have is null.
 pub(in super::super) fn parse(bytes: &[u8]) -> Result<Json, NotJson> {
     read(bytes, |exact| serde_json::from_slice(exact))
 }
