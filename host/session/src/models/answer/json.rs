@@ -3,7 +3,6 @@
 use opcell_schema::json::{MAX_VALUES, values_in};
 use opcell_types::value::with_exact_integers;
 use serde_json::Value as Json;
-use std::borrow::Cow;
 
 /// Bytes that are not a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,44 +84,58 @@ fn repaired(text: &str) -> String {
     out
 }
 
-/// Half of a surrogate pair at the end of a text of a stream, whose other half begins a text of a later event.
+/// The places of halves of surrogate pairs at the ends of texts.
 #[derive(Debug, Default)]
-pub(super) struct Half(Option<String>);
+struct Halves {
+    /// The last first half that ends a text.
+    ends: Option<usize>,
+    /// The first second half that begins a text.
+    begins: Option<usize>,
+}
 
-impl Half {
-    /// The event, without a first half that ends one of its texts, and with the half that was kept before a second one.
-    pub(super) fn join<'a>(&mut self, event: &'a [u8]) -> Cow<'a, [u8]> {
-        let has_half = |bytes: &[u8]| bytes.windows(3).any(|bytes| matches!(bytes, [b'\\', b'u', b'd' | b'D']));
-        let Some(text) = Some(event).filter(|event| has_half(event)).and_then(|event| std::str::from_utf8(event).ok())
-        else {
-            return Cow::Borrowed(event);
+impl Halves {
+    fn of(event: &[u8]) -> Self {
+        let mut halves = Self::default();
+        let has_any = event.windows(3).any(|bytes| matches!(bytes, [b'\\', b'u', b'd' | b'D']));
+        let Some(text) = Some(event).filter(|_| has_any).and_then(|event| std::str::from_utf8(event).ok()) else {
+            return halves;
         };
-        let mut out = String::with_capacity(text.len());
-        let (mut rest, mut begins_text) = (text, false);
-        while let Some(next) = rest.chars().next() {
+        let (mut at, mut begins_text) = (0, false);
+        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+            let next = rest.chars().next().unwrap_or_default();
             let after = rest.get(ESCAPE..).unwrap_or_default();
             let length = match (next, unit(rest)) {
-                ('\\', Some(0xd800..=0xdbff)) if after.starts_with('"') => {
-                    self.0 = rest.get(..ESCAPE).map(str::to_owned);
-                    rest = after;
-                    begins_text = false;
-                    continue;
-                }
                 ('\\', Some(0xd800..=0xdbff)) if unit(after).is_some() => 2 * ESCAPE,
-                ('\\', Some(low)) => {
-                    if begins_text && (0xdc00..=0xdfff).contains(&low) {
-                        out.push_str(&self.0.take().unwrap_or_default());
+                ('\\', Some(found)) => {
+                    if (0xd800..=0xdbff).contains(&found) && after.starts_with('"') {
+                        halves.ends = Some(at);
+                    }
+                    if (0xdc00..=0xdfff).contains(&found) && begins_text {
+                        halves.begins = halves.begins.or(Some(at));
                     }
                     ESCAPE
                 }
+                // The next character as well: it may be another backslash.
                 ('\\', None) => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
                 _ => next.len_utf8(),
             };
             begins_text = next == '"';
-            out.push_str(rest.get(..length).unwrap_or(rest));
-            rest = rest.get(length..).unwrap_or_default();
+            at += length;
         }
-        Cow::Owned(out.into_bytes())
+        halves
+    }
+}
+
+/// Returns `true` if a text of an event ends with half of a character, whose other half the next event may have.
+pub(super) fn ends_in_half(event: &[u8]) -> bool {
+    Halves::of(event).ends.is_some()
+}
+
+/// Moves the half of a character at the end of a text of an event to the other half in the next one, if it is there.
+pub(super) fn join(event: &mut Vec<u8>, next: &mut Vec<u8>) {
+    if let (Some(from), Some(to)) = (Halves::of(event).ends, Halves::of(next).begins) {
+        let half: Vec<u8> = event.drain(from..from + ESCAPE).collect();
+        next.splice(to..to, half);
     }
 }
 
@@ -157,16 +170,20 @@ mod tests {
 
     #[test]
     fn a_character_in_two_events_is_put_together() {
-        let mut half = Half::default();
-        let events = [
-            r#"{"a":"x\ud83d"}"#,
-            r#"{"ping":"\\ud83d"}"#,
-            r#"{"a":"\ude00y","b":"\ud83d\ude00"}"#,
-            r#"{"a":"\ude00"}"#,
-        ];
-        let joined: Vec<Json> = events.iter().map(|event| parse(&half.join(event.as_bytes())).unwrap()).collect();
-        let expected =
-            [json!({"a": "x"}), json!({"ping": "\\ud83d"}), json!({"a": "😀y", "b": "😀"}), json!({"a": "\u{fffd}"})];
-        assert_eq!(joined, expected);
+        for (event, next, expected) in [
+            (r#"{"a":"x\ud83d"}"#, r#"{"a":"\ude00y"}"#, [json!({"a": "x"}), json!({"a": "😀y"})]),
+            (
+                r#"{"a":"\ud83d","b":"\\ud83d"}"#,
+                r#"{"b":"","a":"\uDE00"}"#,
+                [json!({"a": "", "b": "\\ud83d"}), json!({"b": "", "a": "😀"})],
+            ),
+            (r#"{"a":"x\ud83d"}"#, r#"{"a":"y\ude00"}"#, [json!({"a": "x\u{fffd}"}), json!({"a": "y\u{fffd}"})]),
+            (r#"{"a":"\ud83d\ude00"}"#, r#"{"a":"\ude00"}"#, [json!({"a": "😀"}), json!({"a": "\u{fffd}"})]),
+        ] {
+            let (mut event, mut next) = (event.as_bytes().to_vec(), next.as_bytes().to_vec());
+            join(&mut event, &mut next);
+            assert_eq!([&event, &next].map(|event| parse(event).unwrap()), expected);
+            assert!(!ends_in_half(&next));
+        }
     }
 }

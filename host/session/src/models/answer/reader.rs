@@ -16,8 +16,8 @@ pub(in super::super) struct AnswerReader<'a> {
     is_done: bool,
     /// True if the body is one document that is an answer, and no piece of one.
     is_document: bool,
-    /// Half of a character that the last event of the stream ended with.
-    half: json::Half,
+    /// An event that ends in the middle of a character, until the next one.
+    held: Option<(Option<String>, Vec<u8>)>,
     events: u64,
 }
 
@@ -31,7 +31,7 @@ impl<'a> AnswerReader<'a> {
             shown: String::new(),
             is_done: false,
             is_document: false,
-            half: json::Half::default(),
+            held: None,
             events: 0,
         }
     }
@@ -58,6 +58,7 @@ impl<'a> AnswerReader<'a> {
         for frame in frames {
             self.frame(frame)?;
         }
+        self.release(&mut Vec::new())?;
         if self.events == 0 {
             return Err(self.senseless());
         }
@@ -78,7 +79,7 @@ impl<'a> AnswerReader<'a> {
             return Ok(());
         }
         match frame {
-            Frame::Event { name, data, is_last } => self.event(name.as_deref(), &data, is_last),
+            Frame::Event { name, data, is_last } => self.event(name, data, is_last),
             Frame::Whole(body) => match json::parse_all(&body) {
                 Ok(mut documents) if documents.len() == 1 => match documents.pop() {
                     // Gemini's stream without server-sent events is one list.
@@ -97,7 +98,26 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
-    fn event(&mut self, name: Option<&str>, data: &[u8], is_last: bool) -> Result<(), Fault> {
+    /// Takes an event of a stream, or keeps it for the next one.
+    fn event(&mut self, name: Option<String>, mut data: Vec<u8>, is_last: bool) -> Result<(), Fault> {
+        if !data.trim_ascii().is_empty() {
+            self.release(&mut data)?;
+        }
+        if !is_last && json::ends_in_half(&data) {
+            self.held = Some((name, data));
+            return Ok(());
+        }
+        self.take_event(name.as_deref(), &data, is_last)
+    }
+
+    /// Takes the event that was kept, with the next one.
+    fn release(&mut self, next: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some((name, mut data)) = self.held.take() else { return Ok(()) };
+        json::join(&mut data, next);
+        self.take_event(name.as_deref(), &data, false)
+    }
+
+    fn take_event(&mut self, name: Option<&str>, data: &[u8], is_last: bool) -> Result<(), Fault> {
         let mut data = data.trim_ascii();
         // A gateway that frames the frames of another.
         while let Some(inner) = data.strip_prefix(b"data:") {
@@ -116,7 +136,7 @@ impl<'a> AnswerReader<'a> {
             }
             return Ok(());
         }
-        match json::parse(&self.half.join(data)) {
+        match json::parse(data) {
             Ok(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(name, event, false)),
             Ok(event) => self.take(name, event, false),
             Err(NotJson::Cut) if is_last => Ok(()),
