@@ -132,4 +132,9 @@ pub(super) trait Protocol: Send {
 
     /// Returns `true` once the protocol's last event came.
     fn is_over(&self) -> bool;
+
+    /// Returns `true` if the end mark of chat completions, `[DONE]`, is the end of the answer here.
+    fn ends_at_mark(&self) -> bool {
+        false
+    }
 }

@@ -231,3 +231,74 @@ async fn a_provider_without_a_key_is_sent_none_and_its_address_may_have_a_query_
         assert_eq!((request.line.as_str(), request.header("authorization")), (line, None));
     }
 }
+
+#[tokio::test]
+async fn a_signature_in_an_id_or_within_the_function_goes_back_as_it_came() {
+    let key = key();
+    let id = format!("call_1__thought__{}", "c2ln".repeat(2000));
+    let mut call = openai_call("read", json!({"path": "a"}));
+    let sent = &mut call["choices"][0]["message"]["tool_calls"][0];
+    sent["id"] = json!(id);
+    sent["function"]["provider_specific_fields"] = json!({"thought_signature": "c2ln"});
+    let server = Server::start(vec![Canned::json(call), Canned::json(openai_text("done"))]).await;
+    let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+    let mut asked = with_tool(ask("read it"), "read");
+    let reply = models.complete(&asked, None).await.unwrap().message;
+    assert_eq!(reply.tool_calls[0].id, id);
+    asked.messages.push(reply);
+    asked.messages.push(Message::tool(id.as_str(), "text of a", false));
+    models.complete(&asked, None).await.unwrap();
+    let sent = server.asked()[1].body["messages"][2]["tool_calls"][0].clone();
+    let function = json!({"name": "read", "arguments": "{\"path\":\"a\"}",
+        "provider_specific_fields": {"thought_signature": "c2ln"}});
+    assert_eq!(sent, json!({"type": "function", "id": id, "function": function}));
+}
+
+#[tokio::test]
+async fn a_name_with_a_namespace_or_a_mark_of_the_models_format_is_the_tools() {
+    let key = key();
+    for name in ["functions.read", "default_api.read", "default_api:read", "read<|channel|>commentary"] {
+        let server = Server::start(vec![Canned::json(openai_call(name, json!({"path": "a"})))]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        let reply = models.complete(&with_tool(ask("read it"), "read"), None).await.unwrap();
+        assert_eq!(reply.message.tool_calls[0].name, "read", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_list_and_a_tier_without_capacity_are_read_as_what_they_are() {
+    let key = key();
+    let list = |error: Json| Canned::json(json!([{ "error": error }]));
+    for (status, answer, reason, part) in [
+        (400, list(json!({"code": 400, "message": "prompt is too long: 9 > 8"})), "context-full", "too long"),
+        (400, list(json!({"code": 400, "message": "API key not valid."})), "unauthorized", "not valid"),
+        (
+            429,
+            list(
+                json!({"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "quota", "details": [{"retryDelay": "3600s"}]}),
+            ),
+            "rate-limited",
+            "wait 3600 s",
+        ),
+        (498, Canned::json(json!({"error": {"message": "no capacity"}})), "provider-unavailable", "no capacity"),
+    ] {
+        let server = Server::start(vec![answer.status(status)]).await;
+        let models = models(&server, Api::Gemini, &key, |provider| provider.retry.max_attempts = 1);
+        let failed = models.complete(&ask("go"), None).await.unwrap_err();
+        assert_eq!(failed.reason.as_ref(), reason, "{failed:?}");
+        assert!(failed.message.contains(part), "{failed:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_an_encoding_that_changes_the_body_is_refused() {
+    let key = key();
+    for (encoding, works) in [("utf-8", true), ("none", true), ("aws-chunked", true), ("identity", true), ("br", false)]
+    {
+        let answer = Canned::json(openai_text("fine")).header("content-encoding", encoding);
+        let server = Server::start(vec![answer]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |provider| provider.retry.max_attempts = 1);
+        let answered = models.complete(&ask("go"), None).await;
+        assert_eq!(answered.is_ok(), works, "{encoding}: {answered:?}");
+    }
+}

@@ -160,8 +160,8 @@ pub struct ModelConfig {
     pub output_cost: Option<f64>,
 }
 
-/// When a request is repeated: on 408, 409, 425, 429, 5xx, where the network failed, and where an answer under status
-/// 200 is an error of these kinds, is cut, or is not an answer; never once text has been shown.
+/// When a request is repeated: on 408, 409, 425, 429, 498, 5xx, where the network failed, and where an answer under
+/// status 200 is an error of these kinds, is cut, or is not an answer; never once text has been shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct RetryConfig {

@@ -4,6 +4,7 @@ use super::answer::{Answer, AnswerReader, Fault, error_in, words_of};
 use super::protocols::Outgoing;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response};
+use serde_json::Value as Json;
 use std::time::{Duration, SystemTime};
 
 /// Time to reach a provider at all.
@@ -54,8 +55,9 @@ pub(super) async fn read(mut response: Response, mut reader: AnswerReader<'_>) -
     if kind.to_ascii_lowercase().starts_with(AMAZON_EVENTS) {
         return Err(Fault::foreign_stream());
     }
-    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity") {
-        let encoding = String::from_utf8_lossy(encoding.as_bytes()).into_owned();
+    let encoding =
+        response.headers().get(CONTENT_ENCODING).map(|encoding| String::from_utf8_lossy(encoding.as_bytes()));
+    if let Some(encoding) = encoding.filter(|encoding| is_encoded(encoding)) {
         return Err(Fault::malformed(format!("it is encoded as `{encoding}`, which was not asked for")));
     }
     while let Some(bytes) = response.chunk().await.map_err(|error| Fault::unavailable(chain(&error)))? {
@@ -65,6 +67,12 @@ pub(super) async fn read(mut response: Response, mut reader: AnswerReader<'_>) -
         }
     }
     reader.end()
+}
+
+/// Returns `true` if a header names an encoding that changes the body. Servers write others, such as `utf-8`.
+fn is_encoded(header: &str) -> bool {
+    const ENCODINGS: [&str; 7] = ["br", "deflate", "zstd", "compress", "x-compress", "gzip", "x-gzip"];
+    header.split(',').any(|name| ENCODINGS.iter().any(|encoding| name.trim().eq_ignore_ascii_case(encoding)))
 }
 
 /// A response that is an error, in its own words.
@@ -78,7 +86,11 @@ async fn refusal(mut response: Response) -> Fault {
     {
         body.extend_from_slice(bytes.get(..MAX_ERROR_BYTES - body.len()).unwrap_or(&bytes));
     }
-    let document = super::answer::parse(&body).ok();
+    let document = super::answer::parse(&body).ok().and_then(|document| match document {
+        // Google's, of a request for a stream.
+        Json::Array(errors) => errors.into_iter().next(),
+        document => Some(document),
+    });
     let known = document.as_ref().and_then(|document| error_in(document, None, false));
     // The body says more than the status: another model may have a larger context, the same one may make no slip again,
     // and an empty account is not a rate.

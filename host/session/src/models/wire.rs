@@ -13,8 +13,11 @@ use std::collections::HashSet;
 /// Providers accept at most this many characters in a tool's name.
 const TOOL_NAME_LIMIT: usize = 64;
 
-/// The most bytes of a name or an id that a model made up: it goes back to the model with every further round.
+/// The most bytes of a name that a model made up: it goes back to the model with every further round.
 const MADE_UP_LIMIT: usize = 128;
+
+/// The most bytes of a call's id. Gateways keep the signatures of thoughts in it, and want it back as it is.
+const ID_LIMIT: usize = 16 << 10;
 
 /// Names of tools and schemas as every provider accepts them: letters, digits, `_` and `-`. A plugin's
 /// `github/find-issue` is called `github_find-issue` on the wire, and told apart by a number where two names become the
@@ -52,8 +55,10 @@ impl WireNames {
     /// The tool that a model calls. A name that no tool has stays what it is, within a bound.
     fn to_ours(&self, wire: &str) -> String {
         let wire = wire.trim();
-        // Models write the namespace that some servers show them.
-        let known = self.wire_to_ours.get(wire).or_else(|| self.wire_to_ours.get(wire.strip_prefix("functions.")?));
+        // Models write the namespace that some servers show them, and marks of their own format.
+        let plain = wire.split_once("<|").map_or(wire, |(plain, _)| plain).trim();
+        let inner = ["functions.", "default_api.", "default_api:"].iter().find_map(|space| plain.strip_prefix(space));
+        let known = [Some(wire), Some(plain), inner].into_iter().flatten().find_map(|name| self.wire_to_ours.get(name));
         known.cloned().unwrap_or_else(|| one_line(wire, MADE_UP_LIMIT))
     }
 }
@@ -76,7 +81,7 @@ pub(super) fn reply(round: &ModelRound, names: &WireNames, answer: Answer) -> Me
     let mut tool_calls = Vec::new();
     for call in answer.calls {
         let mut id = call.id;
-        if id.is_empty() || id.len() > MADE_UP_LIMIT || !ids.insert(id.clone()) {
+        if id.is_empty() || id.len() > ID_LIMIT || !ids.insert(id.clone()) {
             id = format!("call-{number}-{}", tool_calls.len());
             let mut again = 2;
             while !ids.insert(id.clone()) {

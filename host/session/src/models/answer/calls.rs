@@ -89,6 +89,22 @@ impl Draft {
             Given::Value(value) => self.value.as_ref() == Some(value),
         }
     }
+
+    /// Returns `true` if a piece has the arguments once more, and not merely none.
+    fn is_said_again_by(&self, given: &Given) -> bool {
+        !given.is_empty() && self.is_repeated_by(given)
+    }
+
+    /// Returns `true` if a named piece of the same id is another call: some servers use one id for all calls.
+    fn is_apart_from(&self, piece: &Piece) -> bool {
+        let is_elsewhere = matches!((piece.index, self.index), (Some(its), Some(own)) if its != own);
+        if is_elsewhere && !self.name.is_empty() && self.name != piece.name {
+            return true;
+        }
+        let has_arguments = self.is_complete() && self.text.trim() != "{}";
+        let begins = piece.arguments.begins_object() && !self.is_repeated_by(&piece.arguments);
+        has_arguments && (begins || is_elsewhere && !self.is_said_again_by(&piece.arguments))
+    }
 }
 
 /// The brackets that a text has open.
@@ -161,17 +177,12 @@ impl CallDrafts {
             return None;
         }
         let is_named = !piece.name.is_empty();
-        if !piece.id.is_empty()
-            && let Some(at) = self.drafts.iter().rposition(|draft| draft.id == piece.id)
-        {
+        let of_id = |draft: &Draft| !piece.id.is_empty() && draft.id == piece.id;
+        let at_index = |draft: &Draft| piece.index.is_some() && draft.index == piece.index;
+        let by_id = self.drafts.iter().rposition(|draft| of_id(draft) && at_index(draft));
+        if let Some(at) = by_id.or_else(|| self.drafts.iter().rposition(of_id)) {
             let draft = self.drafts.get(at)?;
-            // A server that gives every call the same id.
-            let is_second = is_named
-                && draft.is_complete()
-                && draft.text.trim() != "{}"
-                && piece.arguments.begins_object()
-                && !draft.is_repeated_by(&piece.arguments);
-            return (!is_second).then_some(at);
+            return (!(is_named && draft.is_apart_from(piece))).then_some(at);
         }
         let by_index = piece.index.and_then(|index| self.drafts.iter().rposition(|draft| draft.index == Some(index)));
         let last = self.drafts.len().checked_sub(1);
@@ -195,8 +206,25 @@ impl CallDrafts {
         if draft.event == piece.event {
             return false;
         }
-        let is_open = !draft.is_blank() && !draft.is_complete();
         let has_other_id = !piece.id.is_empty() && !draft.id.is_empty();
+        // A name that comes last.
+        if draft.name.is_empty() && !has_other_id && piece.arguments.is_empty() {
+            return true;
+        }
+        let is_open = !draft.is_blank() && !draft.is_complete();
+        let is_at_index = piece.index.is_some() && piece.index == draft.index;
+        // Nothing begins within an open value: whatever id the piece has, it is the rest of the value, unless it names
+        // another tool. A call that was cut before another one is then no JSON, which the model is told of and can
+        // mend; a call that is made of another's arguments cannot be taken back.
+        let is_other =
+            draft.name != piece.name && [&draft.name, &piece.name].iter().all(|name| self.known.contains(*name));
+        if is_open && !is_other && (draft.balance.in_text || is_at_index && draft.balance.depth > 0) {
+            return true;
+        }
+        // Servers without lasting ids repeat a call under a new one.
+        if is_at_index && draft.is_complete() && draft.name == piece.name && draft.is_said_again_by(&piece.arguments) {
+            return true;
+        }
         if has_other_id || (!piece.id.is_empty() && draft.is_complete()) {
             return is_open && !piece.arguments.begins_object();
         }
@@ -253,6 +281,10 @@ impl CallDrafts {
         let mut calls: Vec<Call> = Vec::new();
         let mut extras = Vec::new();
         for draft in self.drafts {
+            let is_again = |call: &Call| !call.id.is_empty() && call.id == draft.id && call.name == draft.name;
+            if draft.is_blank() && calls.iter().any(is_again) {
+                continue;
+            }
             let arguments = match draft.value {
                 Some(value) if draft.text.trim().is_empty() => arguments(value),
                 _ => arguments_of_text(&draft.text),
@@ -282,7 +314,7 @@ pub(in super::super) fn arguments(value: Json) -> Value {
 pub(in super::super) fn arguments_of_text(text: &str) -> Value {
     let read = |text: &str| match text.trim() {
         "" => Some(Json::Null),
-        text => super::parse(text.as_bytes()).ok(),
+        text => super::json::parse_strictly(text.as_bytes()),
     };
     match read(text) {
         None => Value::from(text),
@@ -332,6 +364,9 @@ mod tests {
         let one = json!({"a": 1});
         let two = json!({"a": 2});
         let none = json!({});
+        let (cut, words) = (json!("{\"a\":"), json!("anything"));
+        let nested = json!({"o": {"k": 1}});
+        let code = json!({"a": "f() { 1 }"});
         for (what, events, expected) in [
             (
                 "an index from 1",
@@ -388,6 +423,75 @@ mod tests {
                 "one id for two calls",
                 json!([[["a", 0, "t", "{\"a\":1}"]], [["a", 1, "t", "{\"a\":2}"]]]),
                 vec![("a", "t", &one), ("a", "t", &two)],
+            ),
+            (
+                "one id for two tools",
+                json!([
+                    [["a", 0, "t", ""]],
+                    [[null, 0, null, "{\"a\":1}"]],
+                    [["a", 1, "u", ""]],
+                    [[null, 1, null, "{\"a\":2}"]]
+                ]),
+                vec![("a", "t", &one), ("a", "u", &two)],
+            ),
+            (
+                "one id for two tools, interleaved",
+                json!([
+                    [["a", 0, "t", ""], ["a", 1, "u", ""]],
+                    [["a", 0, null, "{\"a\":1}"]],
+                    [["a", 1, null, "{\"a\":2}"]]
+                ]),
+                vec![("a", "t", &one), ("a", "u", &two)],
+            ),
+            (
+                "one id for two calls, in parts",
+                json!([
+                    [["a", 0, "t", ""]],
+                    [[null, 0, null, "{\"a\":1}"]],
+                    [["a", 1, "t", ""]],
+                    [[null, 1, null, "{\"a\":2}"]]
+                ]),
+                vec![("a", "t", &one), ("a", "t", &two)],
+            ),
+            (
+                "one call said again at another index without its arguments",
+                json!([[["a", 0, "t", "{\"a\":1}"]], [["a", 1, "t", ""]]]),
+                vec![("a", "t", &one)],
+            ),
+            (
+                "another id in every piece, the next of which begins with a bracket",
+                json!([[["a", 0, "t", "{\"o\":"]], [["b", 0, "t", "{\"k\":1}"]], [["c", 0, "t", "}"]]]),
+                vec![("a", "t", &nested)],
+            ),
+            (
+                "a bracket at the start of a piece within a text",
+                json!([[["a", null, "t", "{\"a\":\"f() "]], [["b", null, "t", "{ 1 }"]], [["c", null, "t", "\"}"]]]),
+                vec![("a", "t", &code)],
+            ),
+            (
+                "a call that is cut before one of another tool",
+                json!([[["a", 0, "t", "{\"a\":"]], [["b", 0, "u", "{\"a\":2}"]]]),
+                vec![("a", "t", &cut), ("b", "u", &two)],
+            ),
+            (
+                "a call whose arguments are no JSON before another",
+                json!([[["a", 0, "t", "anything"]], [["b", 0, "t", "{\"a\":2}"]]]),
+                vec![("a", "t", &words), ("b", "t", &two)],
+            ),
+            (
+                "one call said twice under two ids",
+                json!([[["a", 0, "t", "{\"a\":1}"]], [["b", 0, "t", "{\"a\":1}"]]]),
+                vec![("a", "t", &one)],
+            ),
+            (
+                "the same call twice at two indices",
+                json!([[["a", 0, "t", "{\"a\":1}"]], [["b", 1, "t", "{\"a\":1}"]]]),
+                vec![("a", "t", &one), ("b", "t", &one)],
+            ),
+            (
+                "a name that comes last",
+                json!([[["a", 0, null, ""]], [[null, 0, null, "{\"a\":1}"]], [[null, 0, "t", ""]]]),
+                vec![("a", "t", &one)],
             ),
             (
                 "one call said twice",

@@ -43,78 +43,24 @@ pub(in super::super) struct AnswerEnd {
 impl AnswerEnd {
     /// The ending that a word of any of the protocols names. Gateways use each other's.
     pub(in super::super) fn of(said: &str) -> Self {
-        let word = said.trim().to_ascii_lowercase().replace(['-', ' '], "_");
-        let word = word.rsplit('.').next().unwrap_or_default();
-        let word = word.strip_prefix("finish_reason_").unwrap_or(word);
-        let finish = match word {
-            "" | "null" | "none" | "unspecified" => Finish::Unsaid,
-            "stop" | "end_turn" | "completed" | "complete" | "stop_sequence" | "stop_sequences" | "eos"
-            | "eos_token" | "end" | "done" | "finish" | "finished" | "success" | "end_of_turn" | "end_of_text"
-            | "endoftext" | "stop_token" => Finish::Done,
-            "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => Finish::Calls,
-            "length"
-            | "max_tokens"
-            | "max_output_tokens"
-            | "max_completion_tokens"
-            | "max_new_tokens"
-            | "max_length"
-            | "token_limit" => Finish::TokenLimit,
-            "model_context_window_exceeded"
-            | "model_length"
-            | "context_length_exceeded"
-            | "context_window_exceeded"
-            | "context_length"
-            | "exceed_context_size" => Finish::ContextFull,
-            "refusal"
-            | "refused"
-            | "content_filter"
-            | "content_filtered"
-            | "safety"
-            | "recitation"
-            | "blocklist"
-            | "prohibited_content"
-            | "spii"
-            | "language"
-            | "image_safety"
-            | "image_prohibited_content"
-            | "image_recitation"
-            | "error_toxic"
-            | "sensitive"
-            | "guardrail_intervened"
-            | "blocked"
-            | "moderation"
-            | "content_policy_violation"
-            | "jailbreak"
-            | "model_armor" => Finish::Refused,
-            "malformed_function_call"
-            | "unexpected_tool_call"
-            | "too_many_tool_calls"
-            | "malformed_response"
-            | "malformed_tool_call"
-            | "malformed_tool_use"
-            | "malformed_model_output"
-            | "invalid_tool_call"
-            | "missing_thought_signature" => Finish::Malformed,
-            "error"
-            | "network_error"
-            | "failed"
-            | "abort"
-            | "aborted"
-            | "cancelled"
-            | "canceled"
-            | "interrupted"
-            | "server_error"
-            | "internal_error"
-            | "overloaded"
-            | "timeout"
-            | "insufficient_system_resource"
-            | "unavailable"
-            | "deadline_exceeded" => Finish::Broken,
-            "pause_turn" | "pause" | "paused" => Finish::Paused,
-            "other" | "unknown" | "image_other" | "no_image" => Finish::Stopped,
-            _ => Finish::Unknown,
-        };
+        // Google's endpoint for chat completions has its own word after a general one: `content_filter: SAFETY`.
+        let mut parts = said.rsplit(':').map(finish_of_word);
+        let known = parts.clone().find(|finish| !matches!(finish, Finish::Unknown | Finish::Unsaid));
+        let finish = known.or_else(|| parts.next_back()).unwrap_or(Finish::Unsaid);
         Self { finish, said: said.trim().to_owned(), words: None }
+    }
+
+    /// The ending that a number names, as Google's protocol buffers have it. From 6 on its two interfaces differ.
+    pub(in super::super) fn of_number(number: u64) -> Self {
+        let said = match number {
+            0 => "FINISH_REASON_UNSPECIFIED",
+            1 => "STOP",
+            2 => "MAX_TOKENS",
+            3 => "SAFETY",
+            4 => "RECITATION",
+            _ => return Self { finish: Finish::Stopped, said: number.to_string(), words: None },
+        };
+        Self::of(said)
     }
 
     /// Returns `true` if the answer is as the model meant it.
@@ -138,6 +84,130 @@ impl AnswerEnd {
             None => format!("`{said}`"),
         }
     }
+}
+
+/// The words of a name in camel case, apart.
+pub(super) fn snake_case(word: &str) -> String {
+    let mut out = String::with_capacity(word.len() + 4);
+    let mut was_lower = false;
+    for next in word.trim().chars() {
+        if next.is_ascii_uppercase() && was_lower {
+            out.push('_');
+        }
+        was_lower = next.is_ascii_lowercase() || next.is_ascii_digit();
+        out.push(if matches!(next, '-' | ' ') { '_' } else { next.to_ascii_lowercase() });
+    }
+    out
+}
+
+fn finish_of_word(said: &str) -> Finish {
+    let word = snake_case(said);
+    let word = word.rsplit('.').next().unwrap_or_default();
+    let word = word.strip_prefix("finish_reason_").unwrap_or(word);
+    match word {
+        "" | "null" | "none" | "unspecified" | "not_finished" => Finish::Unsaid,
+        "stop" | "end_turn" | "completed" | "complete" | "stop_sequence" | "stop_sequences" | "eos" | "eos_token"
+        | "end" | "done" | "finish" | "finished" | "success" | "end_of_turn" | "end_of_text" | "endoftext"
+        | "stop_token" => Finish::Done,
+        "tool_calls" | "tool_call" | "tool_use" | "function_call" | "function_calls" => Finish::Calls,
+        "length"
+        | "max_token"
+        | "max_tokens"
+        | "max_output"
+        | "max_predicted_tokens_reached"
+        | "max_output_tokens"
+        | "max_completion_tokens"
+        | "max_new_tokens"
+        | "max_length"
+        | "token_limit" => Finish::TokenLimit,
+        "model_context_window_exceeded"
+        | "model_length"
+        | "context_length_exceeded"
+        | "context_window_exceeded"
+        | "context_length"
+        | "context_length_reached"
+        | "error_limit"
+        | "exceed_context_size" => Finish::ContextFull,
+        "refusal"
+        | "refused"
+        | "content_filter"
+        | "content_filtered"
+        | "safety"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "language"
+        | "image_safety"
+        | "image_prohibited_content"
+        | "image_recitation"
+        | "error_toxic"
+        | "sensitive"
+        | "guardrail_intervened"
+        | "blocked"
+        | "moderation"
+        | "content_policy_violation"
+        | "jailbreak"
+        | "model_armor" => Finish::Refused,
+        "malformed_function_call"
+        | "unexpected_tool_call"
+        | "too_many_tool_calls"
+        | "malformed_response"
+        | "malformed_tool_call"
+        | "malformed_tool_use"
+        | "malformed_model_output"
+        | "invalid_tool_call"
+        | "missing_thought_signature" => Finish::Malformed,
+        "error"
+        | "network_error"
+        | "failed"
+        | "abort"
+        | "aborted"
+        | "cancelled"
+        | "canceled"
+        | "user_cancel"
+        | "model_unloaded"
+        | "time_out"
+        | "interrupted"
+        | "server_error"
+        | "internal_error"
+        | "overloaded"
+        | "timeout"
+        | "insufficient_system_resource"
+        | "unavailable"
+        | "deadline_exceeded" => Finish::Broken,
+        "pause_turn" | "pause" | "paused" => Finish::Paused,
+        "other" | "unknown" | "image_other" | "no_image" | "time_limit" | "repetition" | "incomplete" => {
+            Finish::Stopped
+        }
+        word if is_bad_end(word) => Finish::Stopped,
+        _ => Finish::Unknown,
+    }
+}
+
+/// Returns `true` if a word that is not known has a part by which other servers say that an answer is not complete.
+fn is_bad_end(word: &str) -> bool {
+    const PARTS: [&str; 18] = [
+        "max",
+        "limit",
+        "length",
+        "context",
+        "error",
+        "fail",
+        "filter",
+        "blocked",
+        "safety",
+        "cancel",
+        "abort",
+        "time_out",
+        "timeout",
+        "incomplete",
+        "malformed",
+        "repet",
+        "unload",
+        "truncat",
+    ];
+    PARTS.iter().any(|part| word.contains(part))
 }
 
 impl Answer {

@@ -96,7 +96,8 @@ fn of_status(status: u16) -> (&'static str, bool) {
     match status {
         401 | 403 => ("unauthorized", false),
         429 => ("rate-limited", true),
-        408 | 409 | 425 | 500..=599 => ("provider-unavailable", true),
+        // 498 is Groq's for a tier without capacity.
+        408 | 409 | 425 | 498 | 500..=599 => ("provider-unavailable", true),
         _ => ("request-refused", false),
     }
 }
@@ -108,7 +109,8 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     let body = match &document["error"] {
         Json::Null | Json::Bool(false) => None,
         Json::String(text) if text.is_empty() => None,
-        Json::Object(entries) if entries.is_empty() && has_answer => None,
+        // Servers that write every field leave an error without contents beside an answer.
+        error if has_answer && says_nothing(error) => None,
         error => Some(error),
     };
     let is_error = match body {
@@ -127,10 +129,20 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     if !is_error {
         return None;
     }
-    let words = words_of(document).unwrap_or_else(|| document.to_string());
+    let words = words_of(document).filter(|words| !words.trim().is_empty()).unwrap_or_else(|| document.to_string());
     let body = body.unwrap_or(document);
-    let codes =
-        ["code", "status", "type", "status_code", "http_status", "http_code", "error_code", "error_type", "__type"];
+    let codes = [
+        "code",
+        "status",
+        "type",
+        "status_code",
+        "statusCode",
+        "http_status",
+        "http_code",
+        "error_code",
+        "error_type",
+        "__type",
+    ];
     let mut marks: Vec<&Json> = codes.iter().map(|key| &body[*key]).collect();
     marks.extend(codes.iter().map(|key| &document[*key]));
     marks.push(&document["base_resp"]["status_code"]);
@@ -139,7 +151,11 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
         let number = mark.as_u64().or_else(|| mark.as_str()?.trim().parse().ok())?;
         u16::try_from(number).ok().filter(|status| (400..600).contains(status))
     });
-    let by_word = marks.iter().filter_map(|mark| mark.as_str()).find_map(|word| of_word(word));
+    let is_flagged = body["metadata"]["flagged_input"].is_string();
+    let by_word = is_flagged
+        .then_some(("answer-refused", false))
+        .or_else(|| of_minimax(document["base_resp"]["status_code"].as_i64()?))
+        .or_else(|| marks.iter().filter_map(|mark| mark.as_str()).find_map(of_word));
     // The word is the finer one: 429 is a rate or an empty account.
     let (mut reason, mut repeat) =
         by_word.or(status.map(of_status)).or_else(|| of_sentence(&words)).unwrap_or(("provider-unavailable", true));
@@ -156,6 +172,31 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     Some(fault)
 }
 
+/// Returns `true` if an error has no contents.
+fn says_nothing(error: &Json) -> bool {
+    let is_nothing = |value: &Json| match value {
+        Json::Null | Json::Bool(false) => true,
+        Json::Number(number) => number.as_f64() == Some(0.0),
+        Json::String(text) => matches!(text.trim(), "" | "null"),
+        Json::Array(items) => items.is_empty(),
+        Json::Object(entries) => entries.is_empty(),
+        Json::Bool(true) => false,
+    };
+    is_nothing(error) || error.as_object().is_some_and(|entries| entries.values().all(is_nothing))
+}
+
+/// The meaning of a status of MiniMax, which says them in a success.
+fn of_minimax(status: i64) -> Option<(&'static str, bool)> {
+    Some(match status {
+        1001 | 1000 | 1013 | 1024 | 1033 => ("provider-unavailable", true),
+        1002 | 1039 => ("rate-limited", true),
+        1004 | 2049 => ("unauthorized", false),
+        1008 | 2013 => ("request-refused", false),
+        1026 | 1027 => ("answer-refused", false),
+        _ => return None,
+    })
+}
+
 /// A wait such as `"36s"`, as Google's errors have it.
 fn seconds(delay: &Json) -> Option<Duration> {
     let seconds = delay.as_str()?.strip_suffix('s')?.parse::<f64>().ok()?;
@@ -164,7 +205,7 @@ fn seconds(delay: &Json) -> Option<Duration> {
 
 /// The meaning of an error's type, code or status.
 fn of_word(word: &str) -> Option<(&'static str, bool)> {
-    let word = word.to_ascii_lowercase().replace(['-', ' '], "_");
+    let word = super::end::snake_case(word);
     let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
     Some(match () {
         () if has(&["context_length", "context_window", "prompt_too_long", "exceed_context"]) => {
@@ -218,7 +259,7 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
 
 /// Returns `true` if an error's sentence says that the conversation does not fit the model's context.
 fn is_full(words: &str) -> bool {
-    const SAID: [&str; 12] = [
+    const SAID: [&str; 15] = [
         "context length",
         "context window",
         "context size",
@@ -231,9 +272,17 @@ fn is_full(words: &str) -> bool {
         "too many input tokens",
         "maximum prompt length",
         "exceeds the maximum number of tokens",
+        "number of tokens exceeded",
+        "contextwindowexceeded",
+        "tokens + `max_new_tokens`",
     ];
     let words = words.to_ascii_lowercase();
-    SAID.iter().any(|said| words.contains(said))
+    let has = |part: &str| words.contains(part);
+    // Of a rate the same is said with the time that it is for.
+    let is_rate = ["wait", "per minute", "per day", "try again"].into_iter().any(has);
+    SAID.iter().any(|said| has(said))
+        || has("must have less than") && has("tokens")
+        || has("too many tokens") && !is_rate
 }
 
 /// Returns `true` if an error's sentence says that the key is none.

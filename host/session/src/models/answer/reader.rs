@@ -14,6 +14,10 @@ pub(in super::super) struct AnswerReader<'a> {
     shown: String,
     /// True once the stream's own end mark came.
     is_done: bool,
+    /// True if the body is one document that is an answer, and no piece of one.
+    is_document: bool,
+    /// An event that ends in the middle of a character, until the next one.
+    held: Option<(Option<String>, Vec<u8>)>,
     events: u64,
 }
 
@@ -26,6 +30,8 @@ impl<'a> AnswerReader<'a> {
             show: Box::new(show),
             shown: String::new(),
             is_done: false,
+            is_document: false,
+            held: None,
             events: 0,
         }
     }
@@ -52,10 +58,11 @@ impl<'a> AnswerReader<'a> {
         for frame in frames {
             self.frame(frame)?;
         }
+        self.release(&mut Vec::new())?;
         if self.events == 0 {
             return Err(self.senseless());
         }
-        let is_complete = self.is_over() || !self.frames.is_stream();
+        let is_complete = self.is_over() || self.is_document;
         let close = if is_complete { Close::Complete } else { Close::Unmarked };
         let answer = self.protocol.end(close)?.ok_or_else(Fault::cut)?;
         // What came only with the last event, or in no event of its own.
@@ -72,12 +79,15 @@ impl<'a> AnswerReader<'a> {
             return Ok(());
         }
         match frame {
-            Frame::Event { name, data, is_last } => self.event(name.as_deref(), &data, is_last),
+            Frame::Event { name, data, is_last } => self.event(name, data, is_last),
             Frame::Whole(body) => match json::parse_all(&body) {
                 Ok(mut documents) if documents.len() == 1 => match documents.pop() {
                     // Gemini's stream without server-sent events is one list.
                     Some(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(None, event, false)),
-                    Some(document) => self.take(None, document, true),
+                    Some(document) => {
+                        self.is_document = !is_piece(&document);
+                        self.take(None, document, self.is_document)
+                    }
                     None => Ok(()),
                 },
                 Ok(documents) => documents.into_iter().try_for_each(|document| self.take(None, document, false)),
@@ -88,10 +98,33 @@ impl<'a> AnswerReader<'a> {
         }
     }
 
-    fn event(&mut self, name: Option<&str>, data: &[u8], is_last: bool) -> Result<(), Fault> {
-        let data = data.trim_ascii();
+    /// Takes an event of a stream, or keeps it for the next one.
+    fn event(&mut self, name: Option<String>, mut data: Vec<u8>, is_last: bool) -> Result<(), Fault> {
+        if !data.trim_ascii().is_empty() {
+            self.release(&mut data)?;
+        }
+        if !is_last && json::ends_in_half(&data) {
+            self.held = Some((name, data));
+            return Ok(());
+        }
+        self.take_event(name.as_deref(), &data, is_last)
+    }
+
+    /// Takes the event that was kept, with the next one.
+    fn release(&mut self, next: &mut Vec<u8>) -> Result<(), Fault> {
+        let Some((name, mut data)) = self.held.take() else { return Ok(()) };
+        json::join(&mut data, next);
+        self.take_event(name.as_deref(), &data, false)
+    }
+
+    fn take_event(&mut self, name: Option<&str>, data: &[u8], is_last: bool) -> Result<(), Fault> {
+        let mut data = data.trim_ascii();
+        // A gateway that frames the frames of another.
+        while let Some(inner) = data.strip_prefix(b"data:") {
+            data = inner.trim_ascii_start();
+        }
         if data.eq_ignore_ascii_case(b"[DONE]") {
-            self.is_done = true;
+            self.is_done = self.protocol.ends_at_mark();
             self.events += 1;
             return Ok(());
         }
@@ -135,6 +168,15 @@ impl<'a> AnswerReader<'a> {
             }
         }
     }
+}
+
+/// Returns `true` if a document is an event of a stream: one that is sent alone is not the whole answer.
+fn is_piece(document: &Json) -> bool {
+    const KINDS: [&str; 3] = ["content_block_", "message_", "response."];
+    let kind = document["type"].as_str().unwrap_or_default();
+    document["object"] == "chat.completion.chunk"
+        || document["done"] == false
+        || KINDS.iter().any(|begin| kind.starts_with(begin))
 }
 
 /// Returns `true` if bytes begin as a message of Amazon's event streams: the lengths of the message and of its headers,

@@ -18,11 +18,19 @@ struct Block {
     signature: String,
     /// The input of a call, as JSON in pieces.
     input: String,
+    /// Citations of a text that the provider wants back: those of its own search, which it knows by their index.
+    citations: Vec<Json>,
     /// True if a part of it is not known, so that it cannot be given back.
     is_partial: bool,
 }
 
 impl Block {
+    fn cite(&mut self, citation: &Json) {
+        if citation["encrypted_index"].is_string() {
+            self.citations.push(citation.clone());
+        }
+    }
+
     fn call(&self) -> Option<Call> {
         let text = |key: &str| self.start.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         let arguments = match self.input.trim().is_empty() {
@@ -70,6 +78,7 @@ impl Anthropic {
         for key in ["text", "thinking", "signature"] {
             begun.start.remove(key);
         }
+        block["citations"].as_array().into_iter().flatten().for_each(|citation| begun.cite(citation));
         (begun.thinking, begun.signature) = (text("thinking"), text("signature"));
         let is_text = begun.kind == "text";
         self.blocks.push(begun);
@@ -128,11 +137,17 @@ impl Anthropic {
             "thinking_delta" => block.thinking.push_str(text("thinking")),
             "signature_delta" => block.signature.push_str(text("signature")),
             "input_json_delta" => match Given::of(delta.get("partial_json").or_else(|| delta.get("input"))) {
-                Given::Text(part) => block.input.push_str(&part),
+                Given::Text(part) => {
+                    // Some begin with an empty object and then send the real one.
+                    if block.input.trim() == "{}" && part.trim_start().starts_with('{') {
+                        block.input.clear();
+                    }
+                    block.input.push_str(&part);
+                }
                 Given::Value(input) => drop(block.start.insert("input".to_owned(), input)),
                 Given::Nothing => {}
             },
-            "citations_delta" => {}
+            "citations_delta" => block.cite(&delta["citation"]),
             other => {
                 block.is_partial = true;
                 self.ignored.note(other);
@@ -191,7 +206,8 @@ impl Anthropic {
         }
         let block = |block: &Block| match block.kind.as_str() {
             "text" if block.text.is_empty() => None,
-            "text" => Some(json!({"type": "text", "text": block.text})),
+            "text" if block.citations.is_empty() => Some(json!({"type": "text", "text": block.text})),
+            "text" => Some(json!({"type": "text", "text": block.text, "citations": block.citations})),
             "tool_use" => Some(json!({"type": "tool_use"})),
             "thinking" => {
                 let mut thought = json!({"type": "thinking", "thinking": block.thinking});

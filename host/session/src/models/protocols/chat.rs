@@ -26,7 +26,7 @@ const CHOICE_KEYS: [&str; 12] = [
     "content_filter_offsets",
     "token_ids",
 ];
-const MESSAGE_KEYS: [&str; 17] = [
+const MESSAGE_KEYS: [&str; 19] = [
     "role",
     "content",
     "refusal",
@@ -34,8 +34,10 @@ const MESSAGE_KEYS: [&str; 17] = [
     "function_call",
     "reasoning_content",
     "reasoning",
+    "thinking",
     "reasoning_details",
     "thinking_blocks",
+    "extra_content",
     "annotations",
     "audio",
     "provider_specific_fields",
@@ -45,12 +47,22 @@ const MESSAGE_KEYS: [&str; 17] = [
     "obfuscation",
     "padding",
 ];
-const CALL_KEYS: [&str; 6] = ["id", "index", "type", "function", "name", "arguments"];
+const CALL_KEYS: [&str; 7] = ["id", "index", "type", "function", "custom", "name", "arguments"];
+
+/// Fields of a call's function that its provider wants back: signatures of thoughts.
+const FUNCTION_KEYS: [&str; 3] = ["provider_specific_fields", "extra_content", "thought_signature"];
 
 /// A chat completion while it comes.
 pub(super) struct Chat {
     /// The index of the choice that is read: the first one.
-    choice: Option<Option<i64>>,
+    choice: Option<i64>,
+    /// Pieces of choices that followed the first one: others, or its next pieces where a server counts pieces.
+    later: Vec<(i64, Json)>,
+    /// True if a piece of the first choice came after one of another.
+    has_several: bool,
+    /// True if a piece was a delta, and no whole message.
+    has_delta: bool,
+    is_over: bool,
     text: String,
     refusal: String,
     calls: CallDrafts,
@@ -70,6 +82,10 @@ impl Chat {
     pub(super) fn new(known: HashSet<String>, wants_logprobs: bool) -> Self {
         Self {
             choice: None,
+            later: Vec::new(),
+            has_several: false,
+            has_delta: false,
+            is_over: false,
             text: String::new(),
             refusal: String::new(),
             calls: CallDrafts::new(known),
@@ -85,12 +101,47 @@ impl Chat {
         }
     }
 
-    fn choice(&mut self, choice: &Json, whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        let index = choice["index"].as_i64();
-        if *self.choice.get_or_insert(index) != index {
-            self.ignored.note("choice");
-            return Ok(());
+    /// Takes the choices of an event. No more than one is asked for; more of them are ignored.
+    fn choices(&mut self, choices: &[Json], whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        for (place, choice) in choices.iter().enumerate() {
+            let index = number(&choice["index"]);
+            let first = *self.choice.get_or_insert(index.unwrap_or_default());
+            if index.is_none_or(|index| index == first) && (place == 0 || index.is_some()) {
+                let others = std::mem::take(&mut self.later);
+                self.has_several |= !others.is_empty();
+                others.iter().for_each(|_| self.ignored.note("choice"));
+                self.choice(choice, whole, show)?;
+            } else if let (0, Some(index), false) = (place, index, self.has_several || whole) {
+                self.later.push((index, choice.clone()));
+            } else {
+                self.ignored.note("choice");
+            }
         }
+        Ok(())
+    }
+
+    /// Takes the pieces whose index is not the first one's: they are the one choice where each has the next index, as
+    /// servers write that count pieces.
+    fn take_later(&mut self) -> Result<(), Fault> {
+        let later = std::mem::take(&mut self.later);
+        let mut next = self.choice.unwrap_or_default();
+        let mut counts = later.iter().all(|(index, _)| {
+            next = next.saturating_add(1);
+            *index == next
+        });
+        counts &= self.ending.finish == Finish::Unsaid;
+        for (_, choice) in &later {
+            // An event each: entries of one event are calls of their own.
+            self.events += 1;
+            match counts {
+                true => self.choice(choice, false, &mut |_| {})?,
+                false => self.ignored.note("choice"),
+            }
+        }
+        Ok(())
+    }
+
+    fn choice(&mut self, choice: &Json, whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         if let Some(fault) = choice.get("error").and_then(|_| error_in(choice, None, true)) {
             return Err(fault);
         }
@@ -100,26 +151,57 @@ impl Chat {
             (_, message @ Json::Object(_)) => (message, true),
             _ => (&Json::Null, false),
         };
-        if is_whole && !whole && !(self.text.is_empty() && self.calls.is_empty()) {
-            // The last event of some servers repeats the whole message.
+        // An object with a type, as SGLang has it.
+        let said = choice["finish_reason"].as_str().or_else(|| choice["finish_reason"]["type"].as_str());
+        let said = said.map(AnswerEnd::of).unwrap_or_default();
+        let is_end = said.finish != Finish::Unsaid;
+        if is_whole && !whole && self.repeats(message, is_end) {
             self.ignored.note("message");
+            self.repeated(message, show)?;
         } else {
-            self.message(message, is_whole, show)?;
+            self.has_delta |= !is_whole && !message.is_null();
+            self.message(message, whole, show)?;
             if let (Json::Null, Json::String(text)) = (message, &choice["text"]) {
                 self.say(text, show);
             }
         }
-        if let Some(said) = choice["finish_reason"].as_str() {
-            self.ending.update(AnswerEnd::of(said));
-        }
+        self.ending.update(said);
         if let Some(native) = choice["native_finish_reason"].as_str() {
             // A gateway's own word for an ending hides what the provider said.
             let native = AnswerEnd::of(native);
-            if matches!(native.finish, Finish::Refused | Finish::Malformed | Finish::Broken | Finish::ContextFull) {
+            let says_more = matches!(
+                native.finish,
+                Finish::Refused | Finish::Malformed | Finish::Broken | Finish::ContextFull | Finish::TokenLimit
+            );
+            if says_more {
                 self.ending.update(native);
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if a whole message in a stream repeats what came before it, as the last event of some servers
+    /// does. Others stream messages in place of deltas: only their last one can be a repetition, as a piece may well
+    /// begin with all that came before it.
+    fn repeats(&self, message: &Json, is_end: bool) -> bool {
+        let text = text_of(&message["content"]);
+        let has_text = !self.text.is_empty()
+            && (text.starts_with(&self.text) || !text.trim().is_empty() && text.trim() == self.text.trim());
+        let has_calls = !self.calls.is_empty() && message["tool_calls"].is_array();
+        has_text && (self.has_delta || is_end) || has_calls && self.has_delta
+    }
+
+    /// Takes what a repetition adds.
+    fn repeated(&mut self, message: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        let text = text_of(&message["content"]);
+        if text.trim() != self.text.trim() {
+            let rest = text.strip_prefix(&self.text).unwrap_or(&text).to_owned();
+            self.say(&rest, show);
+        }
+        match self.calls.is_empty() {
+            true => self.all_calls(message, false),
+            false => Ok(()),
+        }
     }
 
     fn message(&mut self, message: &Json, whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
@@ -128,12 +210,22 @@ impl Chat {
         match &message["content"] {
             Json::String(text) => self.say(text, show),
             Json::Array(parts) => parts.iter().for_each(|part| self.part(part, show)),
+            // An answer to a schema, which some servers unpack.
+            Json::Object(entries)
+                if !["type", "text"].iter().any(|key| entries.contains_key(*key)) && !entries.is_empty() =>
+            {
+                self.say(&message["content"].to_string(), show);
+            }
             part @ Json::Object(_) => self.part(part, show),
             _ => {}
         }
         if let Json::String(words) = &message["refusal"] {
             self.refusal.push_str(words);
         }
+        self.all_calls(message, whole)
+    }
+
+    fn all_calls(&mut self, message: &Json, whole: bool) -> Result<(), Fault> {
         let event = self.events;
         match &message["tool_calls"] {
             Json::Array(calls) => {
@@ -155,11 +247,11 @@ impl Chat {
         if !call.is_object() {
             return Ok(());
         }
-        let function = if call["function"].is_object() { &call["function"] } else { call };
-        let index = &call["index"];
-        let index =
-            index.as_i64().or_else(|| index.as_f64().map(|at| at as i64)).or_else(|| index.as_str()?.parse().ok());
-        let mut piece = piece(function, index, event, whole);
+        let function = ["function", "custom"].iter().map(|key| &call[*key]).find(|function| function.is_object());
+        let mut piece = piece(function.unwrap_or(call), number(&call["index"]), event, whole);
+        if let (true, Json::String(name)) = (piece.name.is_empty(), &call["function"]) {
+            piece.name.clone_from(name);
+        }
         piece.id = match &call["id"] {
             Json::String(id) => id.clone(),
             Json::Number(id) => id.to_string(),
@@ -168,12 +260,22 @@ impl Chat {
         let more = call.as_object().into_iter().flatten();
         let more = more.filter(|(key, value)| !CALL_KEYS.contains(&key.as_str()) && !value.is_null());
         piece.extra = more.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let signed = function.and_then(Json::as_object).into_iter().flatten();
+        let signed = signed.filter(|(key, value)| FUNCTION_KEYS.contains(&key.as_str()) && !value.is_null());
+        let signed: Map<String, Json> = signed.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !signed.is_empty() {
+            piece.extra.insert("function".to_owned(), signed.into());
+        }
         self.calls.push(piece)
     }
 
     fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
         match (part["type"].as_str(), &part["text"]) {
             (None | Some("text" | "output_text"), Json::String(text)) => self.say(text, show),
+            // The form that a text has in OpenAI's threads.
+            (None | Some("text" | "output_text"), Json::Object(text)) => {
+                self.say(text.get("value").and_then(Json::as_str).unwrap_or_default(), show);
+            }
             (Some("refusal"), _) => self.refusal.push_str(part["refusal"].as_str().unwrap_or_default()),
             (Some("thinking" | "reasoning" | "reference"), _) => self.fields.part(part),
             (kind, _) => self.ignored.note(kind.unwrap_or("part")),
@@ -192,6 +294,20 @@ impl Chat {
                 self.ignored.note(&format!("{of}.{key}"));
             }
         }
+    }
+}
+
+/// A whole number, however a server writes it.
+fn number(value: &Json) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_f64().map(|at| at as i64)).or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+/// The text of a message's content.
+fn text_of(content: &Json) -> String {
+    match content {
+        Json::String(text) => text.clone(),
+        Json::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        part => part["text"].as_str().unwrap_or_default().to_owned(),
     }
 }
 
@@ -221,17 +337,22 @@ impl Protocol for Chat {
         let usage = if document["usage"].is_object() { &document["usage"] } else { &document["x_groq"]["usage"] };
         let of = |names: [&str; 2]| names.iter().find_map(|name| count(&usage[*name]));
         self.tokens.update(of(["prompt_tokens", "input_tokens"]), of(["completion_tokens", "output_tokens"]));
+        self.tokens.update(count(&document["prompt_eval_count"]), count(&document["eval_count"]));
         if self.wants_logprobs && self.logprobs.is_none() {
             self.logprobs = logprobs::read(Api::OpenaiCompletions, &document);
         }
         self.has_whole |= event.whole;
         match &document["choices"] {
-            Json::Array(choices) => choices.iter().try_for_each(|choice| self.choice(choice, event.whole, show)),
-            choice @ Json::Object(_) => self.choice(choice, event.whole, show),
+            Json::Array(choices) => self.choices(choices, event.whole, show),
+            choice @ Json::Object(_) => self.choices(std::slice::from_ref(choice), event.whole, show),
             _ if document["message"].is_object() => {
-                // The form of Ollama's own interface, which some proxies pass on.
-                let choice = json!({"message": document["message"], "finish_reason": document["done_reason"]});
-                self.choice(&choice, event.whole, show)
+                // The forms of Ollama's and Cohere's own interfaces, which some proxies pass on.
+                let mut said = ["done_reason", "finish_reason"].iter().map(|key| &document[*key]);
+                let said = said.find(|said| !said.is_null()).unwrap_or(&Json::Null);
+                let choice = json!({"message": document["message"], "finish_reason": said});
+                self.choices(&[choice], event.whole, show)?;
+                self.is_over |= document["done"] == true;
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -244,7 +365,9 @@ impl Protocol for Chat {
                 Close::Complete => Err(Fault::malformed("it has no choices")),
             };
         }
-        if close == Close::Unmarked && self.ending.finish == Finish::Unsaid {
+        self.take_later()?;
+        // A word that is not known may be one for going on.
+        if close == Close::Unmarked && matches!(self.ending.finish, Finish::Unsaid | Finish::Unknown) {
             return Ok(None);
         }
         let calls = if self.calls.is_empty() { &mut self.legacy } else { &mut self.calls };
@@ -266,6 +389,10 @@ impl Protocol for Chat {
     }
 
     fn is_over(&self) -> bool {
-        false
+        self.is_over
+    }
+
+    fn ends_at_mark(&self) -> bool {
+        true
     }
 }

@@ -3,7 +3,10 @@
 use serde_json::{Map, Value as Json, json};
 
 /// Fields of a message that are collected: texts in pieces.
-const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
+const TEXTS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// Fields of a message that go back where there is a signature in them.
+const SIGNED: [&str; 2] = ["provider_specific_fields", "extra_content"];
 
 /// Fields of a message that are collected: lists of blocks, in pieces.
 const LISTS: [&str; 2] = ["reasoning_details", "thinking_blocks"];
@@ -16,6 +19,7 @@ const PARTS: [&str; 5] = ["text", "thinking", "summary", "signature", "data"];
 pub(super) struct Fields {
     texts: Map<String, Json>,
     lists: Map<String, Json>,
+    signed: Map<String, Json>,
     /// The content, where it has parts that are no text.
     parts: Vec<Json>,
     has_thoughts: bool,
@@ -25,8 +29,24 @@ impl Fields {
     /// Takes the fields of a message, or of a part of it.
     pub(super) fn take(&mut self, message: &Json) {
         for key in TEXTS {
-            if let Json::String(text) = &message[key] {
-                append(&mut self.texts, key, text);
+            match &message[key] {
+                Json::String(text) => append(&mut self.texts, key, text),
+                Json::Array(parts) => {
+                    parts
+                        .iter()
+                        .filter_map(|part| part["text"].as_str())
+                        .for_each(|text| append(&mut self.texts, key, text));
+                }
+                _ => {}
+            }
+        }
+        for key in SIGNED {
+            let Json::Object(more) = &message[key] else { continue };
+            if message[key].to_string().contains("signature") {
+                match self.signed.entry(key).or_insert_with(|| json!({})) {
+                    Json::Object(there) => there.extend(more.clone()),
+                    there => *there = more.clone().into(),
+                }
             }
         }
         for key in LISTS {
@@ -74,6 +94,7 @@ impl Fields {
         let mut kept = Map::new();
         let mut fields = std::mem::take(&mut self.lists);
         fields.retain(|_, list| list.as_array().is_some_and(|list| !list.is_empty()));
+        fields.extend(std::mem::take(&mut self.signed));
         if has_calls {
             fields.extend(std::mem::take(&mut self.texts));
         }

@@ -84,7 +84,11 @@ fn assistant(ask: &Ask<'_>, message: &Message) -> Json {
     let calls = message.tool_calls.iter().enumerate().map(|(at, call)| {
         let function = json!({"name": ask.names.to_wire(&call.name), "arguments": sent_arguments(call).to_string()});
         let mut sent = json!({"type": "function", "id": call.id, "function": function});
-        add(&mut sent, entries(&kept["calls"][at]));
+        let mut more = entries(&kept["calls"][at]);
+        if let Some(signed) = more.remove("function") {
+            add(&mut sent["function"], entries(&signed));
+        }
+        add(&mut sent, more);
         sent
     });
     let calls: Vec<Json> = calls.collect();

@@ -44,15 +44,19 @@ impl Gemini {
                 }
             }
         }
-        if let Some(said) = candidate["finishReason"].as_str().or(candidate["finish_reason"].as_str()) {
+        let mut said = ["finishReason", "finish_reason"].iter().map(|key| &candidate[*key]);
+        let said = said.find(|said| !said.is_null()).unwrap_or(&Json::Null);
+        if let Some(end) = said.as_str().map(AnswerEnd::of).or_else(|| said.as_u64().map(AnswerEnd::of_number)) {
             let words = candidate["finishMessage"].as_str().filter(|words| !words.is_empty()).map(str::to_owned);
-            self.ending.update(AnswerEnd { words, ..AnswerEnd::of(said) });
+            self.ending.update(AnswerEnd { words, ..end });
         }
     }
 
     fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
-        let signature = ["thoughtSignature", "thought_signature"].iter().find_map(|key| part[*key].as_str());
         let called = if part["functionCall"].is_object() { &part["functionCall"] } else { &part["function_call"] };
+        let mut places = [part, called].into_iter();
+        let signature =
+            places.find_map(|place| place["thoughtSignature"].as_str().or(place["thought_signature"].as_str()));
         self.has_more |= signature.is_some();
         if called.is_object() {
             let text = |key: &str| called[key].as_str().unwrap_or_default().to_owned();
@@ -76,6 +80,8 @@ impl Gemini {
             if !is_thought {
                 self.text.push_str(text);
                 show(text);
+                // The message alone has its text before its calls.
+                self.has_more |= !self.calls.is_empty() && !text.trim().is_empty();
             }
             return self.collect(text, is_thought, signature);
         }

@@ -8,7 +8,7 @@ use super::super::config::Api;
 use super::super::logprobs;
 use opcell_types::Value;
 use serde_json::{Map, Value as Json, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, VecDeque};
 
 /// Events that say nothing that other events do not say.
 const PASSING: [&str; 8] = [
@@ -31,9 +31,34 @@ struct Item {
     text: String,
     refusal: String,
     arguments: String,
+    /// True once an event said that it has ended.
+    has_ended: bool,
 }
 
 impl Item {
+    /// An item of a whole response.
+    fn whole(item: &Json) -> Self {
+        Self { item: item.as_object().cloned().unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Its kind with all that it says: items of equal contents are the same, whatever their ids. `None` for kinds of
+    /// which that is not known.
+    fn content(&self) -> Option<String> {
+        match self.kind() {
+            "message" => Some(format!("message {:?}", self.said())),
+            "function_call" => {
+                let call = self.call();
+                Some(format!("call {:?} {}", call.name, Json::from(&call.arguments)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Its kind, with the name of what it calls.
+    fn kind_and_name(&self) -> String {
+        format!("{} {}", self.kind(), if self.kind() == "function_call" { self.text_of("name") } else { "" })
+    }
+
     fn text_of(&self, key: &str) -> &str {
         self.item.get(key).and_then(Json::as_str).unwrap_or_default()
     }
@@ -119,36 +144,95 @@ impl Responses {
     }
 
     fn of_event(&mut self, event: &Json) -> usize {
-        let (index, id) = (event["output_index"].as_i64(), event["item_id"].as_str().unwrap_or_default().to_owned());
-        // Some proxies make up a new `item_id` for every event: the place counts then.
-        let by_index = self.items.iter().rposition(|item| index.is_some() && item.index == index);
-        by_index.unwrap_or_else(|| self.item(index, &id))
+        let (index, id) = (place_of(event), event["item_id"].as_str().unwrap_or_default().to_owned());
+        // Some proxies make up a new `item_id` for every event: the place counts then. Others have one place for all
+        // items, so that an id that is known comes first.
+        let by_id = self.items.iter().rposition(|item| !id.is_empty() && item.id == id);
+        let by_index = || self.items.iter().rposition(|item| index.is_some() && item.index == index);
+        by_id.or_else(by_index).unwrap_or_else(|| self.item(index, &id))
     }
 
-    /// Takes an item as it began or ended; what it has is newer than what was collected.
-    fn take_item(&mut self, index: Option<i64>, item: &Json) {
-        let at = self.place(index, item, &HashSet::new());
-        self.update(at, index, item);
-    }
-
-    /// The item that a whole one is about, but for those that are taken; `None` when it is a new one.
-    fn place(&self, index: Option<i64>, item: &Json, taken: &HashSet<usize>) -> Option<usize> {
-        let text = |key: &str| item[key].as_str().unwrap_or_default();
-        let (id, call, kind) = (text("id"), text("call_id"), text("type"));
-        let find = |is_it: &dyn Fn(&Item) -> bool| {
-            let free = self.items.iter().enumerate().rev().filter(|(at, _)| !taken.contains(at));
-            free.into_iter().find(|(_, item)| is_it(item)).map(|(at, _)| at)
+    /// Takes an item as it began or ended, and returns its place; what it has is newer than what was collected.
+    /// One that begins is never one that has begun with another id: some servers have one place for all.
+    fn take_item(&mut self, index: Option<i64>, begins: bool, item: &Json) -> usize {
+        let id = item["id"].as_str().unwrap_or_default();
+        let is_open = |at: usize| {
+            let there = self.items.get(at);
+            !begins || there.is_some_and(|there| there.item.is_empty() || ["", id].contains(&there.id.as_str()))
         };
-        find(&|item| !call.is_empty() && item.text_of("call_id") == call)
-            .or_else(|| find(&|item| !id.is_empty() && item.id == id))
-            .or_else(|| {
-                find(&|item| {
-                    index.is_some()
-                        && item.index == index
-                        && (item.item.is_empty() || item.text_of("type") == kind)
-                        && (call.is_empty() || item.text_of("call_id").is_empty() || item.text_of("call_id") == call)
-                })
-            })
+        let at = self.by_id(item, &|_| true).or_else(|| self.by_index(index, item, &is_open));
+        self.update(at, index, item);
+        at.unwrap_or(self.items.len().saturating_sub(1))
+    }
+
+    /// The last item that suits, of those that are free.
+    fn find(&self, is_free: &dyn Fn(usize) -> bool, is_it: impl Fn(&Item) -> bool) -> Option<usize> {
+        let mut free = self.items.iter().enumerate().rev().filter(|(at, _)| is_free(*at));
+        free.find(|(_, item)| is_it(item)).map(|(at, _)| at)
+    }
+
+    /// The item that has the ids of a whole one.
+    fn by_id(&self, item: &Json, is_free: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let text = |key: &str| item[key].as_str().unwrap_or_default();
+        let (id, call) = (text("id"), text("call_id"));
+        self.find(is_free, |item| !call.is_empty() && item.text_of("call_id") == call)
+            .or_else(|| self.find(is_free, |item| !id.is_empty() && item.id == id))
+    }
+
+    /// The item at the place of a whole one, if it may be the same.
+    fn by_index(&self, index: Option<i64>, item: &Json, is_free: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let text = |key: &str| item[key].as_str().unwrap_or_default();
+        let (call, kind) = (text("call_id"), text("type"));
+        self.find(is_free, |item| {
+            index.is_some()
+                && item.index == index
+                && (item.item.is_empty() || item.text_of("type") == kind)
+                && (call.is_empty() || item.text_of("call_id").is_empty() || item.text_of("call_id") == call)
+        })
+    }
+
+    /// The items that those of a whole response are, of the ones that events told of; `None` for a new one. The list
+    /// repeats what events told, and not always with the same ids or at the same places: some servers make up new ids
+    /// for it, and leave out thoughts.
+    fn places(&self, list: &[Json]) -> Vec<Option<usize>> {
+        let mut free = vec![true; self.items.len()];
+        let mut places: Vec<Option<usize>> = vec![None; list.len()];
+        let settle = |place: &mut Option<usize>, free: &mut Vec<bool>, found: Option<usize>| {
+            if let Some(at) = found.and_then(|at| free.get_mut(at)) {
+                *at = false;
+                *place = found;
+            }
+        };
+        if self.items.is_empty() {
+            return places;
+        }
+        for (item, place) in list.iter().zip(&mut places) {
+            let found = self.by_id(item, &|at| free.get(at) == Some(&true));
+            settle(place, &mut free, found);
+        }
+        let mut alike = queues(&self.items, &free, |item| item.content());
+        for (item, place) in list.iter().zip(&mut places).filter(|(_, place)| place.is_none()) {
+            let found = Item::whole(item).content().and_then(|content| alike.get_mut(&content)?.pop_front());
+            settle(place, &mut free, found);
+        }
+        for (index, (item, place)) in list.iter().zip(&mut places).enumerate().filter(|(_, (_, place))| place.is_none())
+        {
+            let found = self.by_index(i64::try_from(index).ok(), item, &|at| free.get(at) == Some(&true));
+            settle(place, &mut free, found);
+        }
+        // As many of a kind as events told of are the same ones in the same order, though a text was cut in the events.
+        let all = vec![true; self.items.len()];
+        let told = queues(&self.items, &all, |item| Some(item.kind_and_name()));
+        let mut listed: HashMap<String, usize> = HashMap::new();
+        list.iter().for_each(|item| *listed.entry(Item::whole(item).kind_and_name()).or_default() += 1);
+        let mut rest = queues(&self.items, &free, |item| Some(item.kind_and_name()));
+        for (item, place) in list.iter().zip(&mut places).filter(|(_, place)| place.is_none()) {
+            let kind = Item::whole(item).kind_and_name();
+            if told.get(&kind).map(VecDeque::len) == listed.get(&kind).copied() {
+                settle(place, &mut free, rest.get_mut(&kind).and_then(VecDeque::pop_front));
+            }
+        }
+        places
     }
 
     fn update(&mut self, at: Option<usize>, index: Option<i64>, item: &Json) {
@@ -189,16 +273,17 @@ impl Responses {
             self.logprobs = logprobs::read(Api::OpenaiResponses, response);
         }
         // Each item of the list is one of those that events told of, or a new one; never one of the list itself.
-        let known = self.items.len();
-        let mut taken = HashSet::new();
-        for (place, item) in response["output"].as_array().into_iter().flatten().enumerate() {
+        let list = match &response["output"] {
+            Json::Array(items) => items.as_slice(),
+            item @ Json::Object(_) => std::slice::from_ref(item),
+            _ => &[],
+        };
+        for (place, (item, at)) in list.iter().zip(self.places(list)).enumerate() {
             let index = i64::try_from(place).ok();
-            let at = if taken.len() < known { self.place(index, item, &taken) } else { None }.filter(|at| *at < known);
-            taken.extend(at);
             self.update(at, index.filter(|_| at.is_some()), item);
         }
         if let (true, Json::String(text)) = (self.items.is_empty(), &response["output_text"]) {
-            self.take_item(None, &json!({"type": "message", "content": text}));
+            self.take_item(None, false, &json!({"type": "message", "content": text}));
         }
         let said = response["status"].as_str().unwrap_or_default();
         let ending = match said {
@@ -216,7 +301,9 @@ impl Responses {
             // Of a response that is not stored, the provider knows a thought only by its encrypted content.
             item.kind() == "reasoning" && (has_content || !item.text_of("encrypted_content").is_empty())
         };
-        if !self.items.iter().any(is_thought) {
+        // The part of a message in the turn, such as a remark before calls, which OpenAI wants back.
+        let has_phase = |item: &Item| item.kind() == "message" && !item.text_of("phase").is_empty();
+        if !self.items.iter().any(|item| is_thought(item) || has_phase(item)) {
             return None;
         }
         let item = |item: &Item| match item.kind() {
@@ -228,9 +315,12 @@ impl Responses {
             }
             "message" => {
                 let (text, _) = item.said();
-                (!text.is_empty()).then(|| {
-                    json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]})
-                })
+                let content = json!([{"type": "output_text", "text": text}]);
+                let mut message = json!({"type": "message", "role": "assistant", "content": content});
+                if let (Some(message), true) = (message.as_object_mut(), has_phase(item)) {
+                    message.insert("phase".to_owned(), item.text_of("phase").into());
+                }
+                (!text.is_empty()).then_some(message)
             }
             "function_call" => Some(json!({"type": "function_call"})),
             _ => None,
@@ -254,6 +344,22 @@ impl Responses {
     }
 }
 
+/// The place that an event names; some servers write -1 for none.
+fn place_of(event: &Json) -> Option<i64> {
+    event["output_index"].as_i64().filter(|index| *index >= 0)
+}
+
+/// The places of the free items by a key, in their order.
+fn queues(items: &[Item], free: &[bool], key: impl Fn(&Item) -> Option<String>) -> HashMap<String, VecDeque<usize>> {
+    let mut queues: HashMap<String, VecDeque<usize>> = HashMap::new();
+    for (at, (item, _)) in items.iter().zip(free).enumerate().filter(|(_, (_, free))| **free) {
+        if let Some(key) = key(item) {
+            queues.entry(key).or_default().push_back(at);
+        }
+    }
+    queues
+}
+
 impl Protocol for Responses {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let document = event.data;
@@ -266,7 +372,10 @@ impl Protocol for Responses {
         match kind.as_str() {
             "response.output_item.added" | "response.output_item.done" => {
                 self.has_begun = true;
-                self.take_item(document["output_index"].as_i64(), &document["item"]);
+                let at = self.take_item(place_of(&document), kind.ends_with(".added"), &document["item"]);
+                if let Some(item) = self.items.get_mut(at).filter(|_| kind.ends_with(".done")) {
+                    item.has_ended = true;
+                }
             }
             "response.output_text.delta" => {
                 self.has_begun = true;
@@ -288,6 +397,7 @@ impl Protocol for Responses {
             "response.function_call_arguments.done" => {
                 let at = self.of_event(&document);
                 if let (Some(item), Some(whole)) = (self.items.get_mut(at), document.get("arguments")) {
+                    item.has_ended = true;
                     item.item.insert("arguments".to_owned(), whole.clone());
                     if let (Json::String(name), "") = (&document["name"], item.text_of("name")) {
                         item.item.insert("name".to_owned(), name.as_str().into());
@@ -311,14 +421,27 @@ impl Protocol for Responses {
             "response.output_text.done" | "response.refusal.done" => {
                 let at = self.of_event(&document);
                 let Some(item) = self.items.get_mut(at) else { return Ok(()) };
+                item.has_ended = true;
                 // Only what no delta said.
-                if kind == "response.refusal.done" && item.refusal.is_empty() {
-                    item.refusal.push_str(text("refusal"));
-                } else if kind == "response.output_text.done" && item.text.is_empty() {
-                    self.say(at, text("text"), show);
+                if kind == "response.refusal.done" {
+                    if item.refusal.is_empty() {
+                        item.refusal.push_str(text("refusal"));
+                    }
+                    return Ok(());
+                }
+                // The text of a later part does not begin with the parts before it.
+                let is_first = document["content_index"].as_u64().unwrap_or(0) == 0;
+                let said = if is_first { item.text.clone() } else { String::new() };
+                if let Some(rest) =
+                    text("text").strip_prefix(said.as_str()).filter(|_| is_first || item.text.is_empty())
+                {
+                    self.say(at, rest, show);
                 }
             }
-            _ if is_response => self.response(&document)?,
+            _ if is_response => {
+                self.is_over = true;
+                self.response(&document)?;
+            }
             other => self.ignored.note(if other.is_empty() { "event" } else { other }),
         }
         Ok(())
@@ -363,5 +486,11 @@ impl Protocol for Responses {
 
     fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    fn ends_at_mark(&self) -> bool {
+        // Gateways write the mark after a stream that broke off, too; items that have all ended are an answer.
+        let mut said = self.items.iter().filter(|item| item.kind() != "reasoning").peekable();
+        said.peek().is_some() && said.all(|item| item.has_ended)
     }
 }
