@@ -19,7 +19,7 @@ const FLOORS: &[&[&str]] = &[
     &["opcell-session", "opcell-tools", "opcell-restate"],
     &["opcell-registry"],
     &["opcell"],
-    &["opcell-server"],
+    &["opcell-server", "opcell-python"],
     &["opcell-cli"],
 ];
 

@@ -47,8 +47,9 @@ fn locked() -> BTreeMap<String, BTreeSet<String>> {
 /// Returns the dependencies that the crates of the product name, without those that only their builds and tests need.
 fn direct() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let folders = fs::read_dir(root().join("host")).unwrap().map(|entry| entry.unwrap().path());
-    for folder in folders.filter(|path| path.is_dir()) {
+    let folders = ["host", "bindings"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let folders = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    for folder in folders.filter(|path| path.join("Cargo.toml").is_file()) {
         let manifest: toml_edit::DocumentMut = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
         let targets = manifest.get("target").and_then(|targets| targets.as_table()).into_iter().flatten();
         let of_targets = targets.filter_map(|(_, target)| target.get("dependencies")?.as_table());

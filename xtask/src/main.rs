@@ -6,6 +6,7 @@
 mod against;
 mod authors;
 mod bench;
+mod bindings;
 mod book;
 mod dist;
 mod guests;
@@ -29,6 +30,7 @@ usage: cargo xtask <task>
   against     the twins of attacks in other hosts: a table, and a picture into docs/images; builds wasmi and Extism
   screenshots pictures of the server's page, into docs/images; needs Chromium
   book        docs/ as HTML in target/book; needs mdbook
+  bindings    the Python package as a wheel; `--release`, and `--test` installs it where there is no Rust and tests it
   prose       English as the glossary wants it, counted crate by crate: a count may only shrink
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
   dist        what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
@@ -60,6 +62,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "screenshots" => screenshots::screenshots(),
         "dist" => dist::dist(rest),
         "package" => package::package(),
+        "bindings" => bindings::bindings(rest),
         "book" => book::book(rest),
         "prose" => prose::prose(rest),
         "help" | "--help" | "-h" => {

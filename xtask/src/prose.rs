@@ -196,7 +196,7 @@ fn words(name: &str) -> Vec<String> {
 /// The Rust files of each crate, and the pages of documentation as one more.
 fn crates() -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut crates: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for folder in ["host", "tests", "benches", "xtask", "guest-sdk"] {
+    for folder in ["host", "bindings", "tests", "benches", "xtask", "guest-sdk"] {
         let folder = root().join(folder);
         if folder.join("Cargo.toml").is_file() {
             crates.insert(shown(&folder), files(&folder, "rs")?);

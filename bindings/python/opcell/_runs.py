@@ -1,0 +1,286 @@
+"""Workflows and runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Union
+
+from . import _native
+from ._errors import Denial
+from ._plugins import Path
+from ._receipts import Receipt
+from ._waiting import awaited
+
+__all__ = ["Event", "Outcome", "Question", "Run", "Suspended", "Workflow"]
+
+
+class Workflow:
+    """A compiled workflow. The name of the document decides its language."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @classmethod
+    def compile(cls, name: str, text: str) -> "Workflow":
+        """Compiles a text as a document of this name, such as ``greet.edn``."""
+        return cls(_native.compile_workflow(name, text))
+
+    @classmethod
+    def load(cls, path: Path) -> "Workflow":
+        """Reads and compiles a document."""
+        return cls(_native.load_workflow(path))
+
+    @property
+    def name(self) -> str:
+        """The workflow's name."""
+        return self._native.name
+
+    @property
+    def steps(self) -> "list[str]":
+        """The names of its steps."""
+        return self._native.steps()
+
+    @property
+    def warnings(self) -> "list[dict[str, Any]]":
+        """Warnings about the document."""
+        return self._native.warnings()
+
+    def __repr__(self) -> str:
+        return f"Workflow({self.name!r})"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that a suspended run waits for."""
+
+    kind: str
+    """``signal``, ``grant``, ``call`` or ``doubt``."""
+    step: str
+    """The step that waits."""
+    id: Optional[str]
+    """Names this question and no other; for :meth:`Run.approve`."""
+    name: Optional[str]
+    """The name of the signal or approval."""
+    text: Optional[str]
+    """The text of the question."""
+    denial: Optional[Denial] = None
+    """Of a grant: the refusal that the run asks to lift."""
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Every field."""
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> "Question":
+        denial = data.get("denial")
+        return cls(
+            data["kind"],
+            data["step"],
+            data.get("id") or None,
+            data.get("name"),
+            data.get("question") or data.get("what"),
+            Denial._of(denial) if denial else None,
+            data,
+        )
+
+
+def _questions(listed: "list[Any]") -> "list[Question]":
+    return [Question._of(question) for question in listed]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run stands: ended, or suspended with its questions."""
+
+    run: str
+    """The run's ID."""
+    workflow: str
+    """The workflow's name."""
+    status: str
+    """``completed``, ``failed``, ``cancelled``, ``suspended``, ``released``, or of a run in flight its state."""
+    result: Any
+    """The result, once it has ended."""
+    reason: Optional[str]
+    """The code of the failure."""
+    message: Optional[str]
+    """The failure in a sentence."""
+    step: Optional[str]
+    """The step at which it ended."""
+    denial: Optional[Denial]
+    """The refusal that the run failed by."""
+    receipt: Optional[Receipt]
+    """The receipt of the last call of the step at which the run ended."""
+    questions: "list[Question]"
+    """The questions that it waits for."""
+    raw: Mapping[str, Any] = field(repr=False)
+    """Every field."""
+
+    @property
+    def completed(self) -> bool:
+        """``True`` if the run reached its end."""
+        return self.status == "completed"
+
+    @property
+    def suspended(self) -> bool:
+        """``True`` if the run waits for answers."""
+        return self.status == "suspended"
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> "Outcome":
+        return cls(
+            data["run"],
+            data["workflow"],
+            data["status"],
+            data["result"],
+            data["reason"],
+            data["message"],
+            data["step"],
+            Denial._of(data["denial"]) if data["denial"] else None,
+            Receipt(data["receipt"]) if data["receipt"] else None,
+            _questions(data["questions"]),
+            data,
+        )
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a run."""
+
+    seq: int
+    """From 1; the parts of one journaled event share its number."""
+    at: str
+    """When it happened, in UTC."""
+    kind: str
+    """Such as ``step-entered``."""
+    data: Mapping[str, Any]
+    """The event as the journal keeps it."""
+    receipt: Optional[Receipt]
+    """The receipt that it brings."""
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any]) -> "Event":
+        receipt = data["receipt"]
+        return cls(data["seq"], data["at"], data["kind"], data["data"], Receipt(receipt) if receipt else None)
+
+
+@dataclass(frozen=True)
+class Suspended:
+    """A run came to wait for answers and for nothing else."""
+
+    questions: "list[Question]"
+
+
+Update = Union[Event, Suspended]
+
+
+def _update(data: Mapping[str, Any]) -> Optional[Update]:
+    if "event" in data:
+        return Event._of(data["event"])
+    if "questions" in data:
+        return Suspended(_questions(data["questions"]))
+    return None
+
+
+class Run:
+    """A run: one that this host drives, or one of its journal."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+
+    @property
+    def id(self) -> str:
+        """The run's ID."""
+        return self._native.id
+
+    @property
+    def is_driven(self) -> bool:
+        """``True`` if this host drives the run."""
+        return self._native.is_driven
+
+    def outcome(self) -> Outcome:
+        """Waits until this host no longer drives the run, and says how it stands then.
+
+        A run of the journal that another process drives is waited for until it has ended.
+        """
+        return Outcome._of(self._native.outcome().wait())
+
+    async def aoutcome(self) -> Outcome:
+        """As :meth:`outcome`. Cancelling the task ends the waiting; the run continues."""
+        return Outcome._of(await awaited(self._native.outcome()))
+
+    def state(self) -> Outcome:
+        """Returns how the run stands now."""
+        return Outcome._of(self._native.state().wait())
+
+    async def astate(self) -> Outcome:
+        """As :meth:`state`."""
+        return Outcome._of(await awaited(self._native.state()))
+
+    def history(self) -> "list[Event]":
+        """Every event until now, as the journal keeps them."""
+        return [Event._of(event) for event in self._native.history().wait()]
+
+    async def ahistory(self) -> "list[Event]":
+        """As :meth:`history`."""
+        return [Event._of(event) for event in await awaited(self._native.history())]
+
+    def events(self) -> "Iterator[Update]":
+        """Follows the run from its first event until this host no longer drives it.
+
+        Gives an :class:`Event` for everything that happens, and a :class:`Suspended` whenever the run waits for answers.
+        """
+        updates = self._native.updates().wait()
+        while (data := updates.next().wait()) is not None:
+            if (update := _update(data)) is not None:
+                yield update
+
+    async def aevents(self) -> "AsyncIterator[Update]":
+        """As :meth:`events`, for ``async for``."""
+        updates = await awaited(self._native.updates())
+        while (data := await awaited(updates.next())) is not None:
+            if (update := _update(data)) is not None:
+                yield update
+
+    def approve(
+        self, question: str, *, by: Optional[str] = None, why: Optional[str] = None, for_the_run: bool = False
+    ) -> Optional[str]:
+        """Answers an open question with yes: by its ID, or an approval by its name.
+
+        Returns the step that takes the answer now. A run without a driver takes it when it is resumed.
+        """
+        return self._native.approve(question, by, why, for_the_run).wait()
+
+    async def aapprove(
+        self, question: str, *, by: Optional[str] = None, why: Optional[str] = None, for_the_run: bool = False
+    ) -> Optional[str]:
+        """As :meth:`approve`."""
+        return await awaited(self._native.approve(question, by, why, for_the_run))
+
+    def refuse(self, question: str, *, by: Optional[str] = None, why: Optional[str] = None) -> Optional[str]:
+        """Answers an open question with no; otherwise as :meth:`approve`."""
+        return self._native.refuse(question, by, why).wait()
+
+    async def arefuse(self, question: str, *, by: Optional[str] = None, why: Optional[str] = None) -> Optional[str]:
+        """As :meth:`refuse`."""
+        return await awaited(self._native.refuse(question, by, why))
+
+    def signal(self, name: str, data: Any = None, *, by: Optional[str] = None) -> Optional[str]:
+        """Sends a signal to a step that waits for it, now or later; returns the step that takes it now."""
+        return self._native.signal(name, data, by).wait()
+
+    async def asignal(self, name: str, data: Any = None, *, by: Optional[str] = None) -> Optional[str]:
+        """As :meth:`signal`."""
+        return await awaited(self._native.signal(name, data, by))
+
+    def cancel(self, reason: str, *, by: Optional[str] = None) -> None:
+        """Asks the run to stop; it ends as cancelled."""
+        self._native.cancel(reason, by).wait()
+
+    async def acancel(self, reason: str, *, by: Optional[str] = None) -> None:
+        """As :meth:`cancel`."""
+        await awaited(self._native.cancel(reason, by))
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"

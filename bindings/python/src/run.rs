@@ -1,0 +1,275 @@
+//! Workflows and runs.
+
+use crate::{
+    error::{self, Raised},
+    host::{given, raising, returning},
+    pending::{Finish, Pending},
+    value::to_python,
+};
+use futures_util::{Stream, StreamExt as _};
+use opcell::{
+    Decision, Delivery, Diagnostic, Outcome, Question, Recorded, Run, RunError, RunOutcome, RunRef, RunUpdate, Value,
+    Workflow, run::receipt,
+};
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+use std::{path::PathBuf, pin::Pin, sync::Arc};
+use tokio::sync::Mutex;
+
+/// A compiled workflow.
+#[pyclass(frozen, module = "opcell._native")]
+pub(crate) struct NativeWorkflow {
+    pub(crate) workflow: Workflow,
+}
+
+/// Compiles a text; its name decides the language.
+#[pyfunction]
+pub(crate) fn compile_workflow(py: Python<'_>, name: &str, text: String) -> PyResult<NativeWorkflow> {
+    let compiled = py.detach(|| Workflow::compile(name, text));
+    compiled.map(NativeWorkflow::new).map_err(|rejected| Raised::from(rejected).into_exception(py))
+}
+
+/// Reads and compiles a document.
+#[pyfunction]
+pub(crate) fn load_workflow(py: Python<'_>, path: PathBuf) -> PyResult<NativeWorkflow> {
+    let compiled = py.detach(|| Workflow::load(path));
+    compiled.map(NativeWorkflow::new).map_err(|rejected| Raised::from(rejected).into_exception(py))
+}
+
+impl NativeWorkflow {
+    pub(crate) fn new(workflow: Workflow) -> Self {
+        Self { workflow }
+    }
+
+    /// Findings as data, with their places in the document.
+    pub(crate) fn findings(&self, py: Python<'_>, findings: &[Diagnostic]) -> PyResult<Py<PyAny>> {
+        let source = self.workflow.document().map(|document| document.source.as_ref());
+        let findings = findings.iter().map(|finding| Value::from(opcell::report::to_json(source, finding)));
+        Ok(to_python(py, &Value::from(findings.collect::<Vec<_>>()))?.unbind())
+    }
+}
+
+#[pymethods]
+impl NativeWorkflow {
+    /// The workflow's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.workflow.ir().name
+    }
+
+    /// The names of its steps.
+    fn steps(&self) -> Vec<String> {
+        self.workflow.step_names().iter().map(ToString::to_string).collect()
+    }
+
+    /// Warnings about the document.
+    fn warnings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.findings(py, self.workflow.warnings())
+    }
+}
+
+/// A run that this host drives, or one of the journal.
+#[pyclass(frozen, module = "opcell._native")]
+pub(crate) struct NativeRun {
+    driven: Option<Run>,
+    by_id: RunRef,
+}
+
+impl NativeRun {
+    fn new(run: Run) -> Self {
+        Self { by_id: run.by_id().clone(), driven: Some(run) }
+    }
+
+    pub(crate) fn of_journal(by_id: RunRef) -> Self {
+        Self { driven: None, by_id }
+    }
+
+    pub(crate) fn finish(run: Run) -> Finish {
+        Box::new(move |py| Ok(Py::new(py, Self::new(run))?.into_any()))
+    }
+
+    fn driven(&self) -> PyResult<&Run> {
+        self.driven.as_ref().ok_or_else(|| {
+            PyRuntimeError::new_err("this host does not drive the run: resume it to follow it, or read its history")
+        })
+    }
+
+    fn decide(&self, question: String, decision: Decision) -> Pending {
+        let run = self.by_id.clone();
+        Pending::new(async move { delivered(run.approve(&question, decision).await) })
+    }
+}
+
+fn delivered(delivery: Result<Delivery, RunError>) -> Finish {
+    match delivery {
+        Ok(Delivery::Now(step)) => returning(Value::from(step)),
+        Ok(Delivery::Queued) => returning(Value::Null),
+        Err(error) => raising(error),
+    }
+}
+
+/// The step that takes an answer now, or `None` of one that a later step takes.
+#[pymethods]
+impl NativeRun {
+    #[getter]
+    fn id(&self) -> &str {
+        self.by_id.id()
+    }
+
+    /// Returns `True` if this host drives the run.
+    #[getter]
+    fn is_driven(&self) -> bool {
+        self.driven.is_some()
+    }
+
+    /// Waits until this host no longer drives the run, or, of a run of the journal, until it has ended.
+    fn outcome(&self) -> Pending {
+        let (driven, by_id) = (self.driven.clone(), self.by_id.clone());
+        Pending::new(async move {
+            let finished = match driven {
+                Some(run) => run.finished().await,
+                None => by_id.wait().await,
+            };
+            finished.map_or_else(raising, |outcome| returning(data_of_outcome(outcome)))
+        })
+    }
+
+    /// The state of the run now.
+    fn state(&self) -> Pending {
+        let run = self.by_id.clone();
+        Pending::new(
+            async move { run.state().await.map_or_else(raising, |outcome| returning(data_of_outcome(outcome))) },
+        )
+    }
+
+    /// Every event until now.
+    fn history(&self) -> Pending {
+        let run = self.by_id.clone();
+        Pending::new(async move {
+            let events = |history: Vec<Recorded>| Value::from(history.iter().map(data_of_event).collect::<Vec<_>>());
+            run.history().await.map_or_else(raising, |history| returning(events(history)))
+        })
+    }
+
+    /// The updates of the run from the first one on; the result is a `NativeUpdates`.
+    fn updates(&self) -> PyResult<Pending> {
+        let run = self.driven()?.clone();
+        Ok(Pending::new(async move {
+            match run.updates().await {
+                Ok(updates) => {
+                    let updates = NativeUpdates { updates: Arc::new(Mutex::new(Box::pin(updates))) };
+                    Box::new(move |py: Python<'_>| Ok(Py::new(py, updates)?.into_any())) as Finish
+                }
+                Err(error) => raising(error),
+            }
+        }))
+    }
+
+    /// Answers an open question with yes.
+    fn approve(&self, question: String, by: Option<String>, why: Option<String>, for_the_run: bool) -> Pending {
+        let decision = with(Decision::approve(), by, why);
+        self.decide(question, if for_the_run { decision.for_the_run() } else { decision })
+    }
+
+    /// Answers an open question with no.
+    fn refuse(&self, question: String, by: Option<String>, why: Option<String>) -> Pending {
+        self.decide(question, with(Decision::refuse(), by, why))
+    }
+
+    /// Sends a signal.
+    fn signal(&self, name: String, data: &Bound<'_, PyAny>, by: Option<String>) -> PyResult<Pending> {
+        let data = given("the data of the signal", data)?;
+        let run = self.by_id.clone();
+        Ok(Pending::new(async move { delivered(run.signal(&name, data, by.as_deref()).await) }))
+    }
+
+    /// Asks the run to stop.
+    fn cancel(&self, reason: String, by: Option<String>) -> Pending {
+        let run = self.by_id.clone();
+        Pending::new(async move {
+            run.cancel(&reason, by.as_deref()).await.map_or_else(raising, |()| returning(Value::Null))
+        })
+    }
+}
+
+fn with(decision: Decision, by: Option<String>, why: Option<String>) -> Decision {
+    let decision = by.into_iter().fold(decision, Decision::by);
+    why.into_iter().fold(decision, Decision::why)
+}
+
+type Updates = Pin<Box<dyn Stream<Item = RunUpdate> + Send>>;
+
+/// The updates of a run.
+#[pyclass(frozen, module = "opcell._native")]
+pub(crate) struct NativeUpdates {
+    updates: Arc<Mutex<Updates>>,
+}
+
+#[pymethods]
+impl NativeUpdates {
+    /// The next update: an object with `event`, one with `questions`, or `None` at the end.
+    fn next(&self) -> Pending {
+        let updates = self.updates.clone();
+        Pending::new(async move {
+            let update = updates.lock().await.next().await;
+            returning(match update {
+                None => Value::Null,
+                Some(RunUpdate::Happened(recorded)) => Value::object([("event", data_of_event(&recorded))]),
+                Some(RunUpdate::Suspended(questions)) => Value::object([("questions", data_of_questions(&questions))]),
+                Some(_) => Value::object::<&str>([]),
+            })
+        })
+    }
+}
+
+fn data_of_event(recorded: &Recorded) -> Value {
+    let receipt = receipt(&recorded.event).map(|receipt| (**receipt).clone());
+    Value::object([
+        ("seq", Value::from(recorded.seq)),
+        ("at", Value::from(recorded.at.to_text())),
+        ("kind", Value::from(recorded.event.kind())),
+        ("data", Value::from_json(&recorded.event.to_json()).unwrap_or_default()),
+        ("receipt", Value::from(receipt)),
+    ])
+}
+
+/// Questions, each with its kind, so that a program need not look for it.
+fn data_of_questions(questions: &[Question]) -> Value {
+    let flat = questions.iter().map(|question| {
+        let written = Value::of(question).unwrap_or_default();
+        let Some((kind, Value::Object(fields))) = written.as_object().and_then(|one| one.iter().next()) else {
+            return written;
+        };
+        let mut fields = fields.clone();
+        fields.insert("kind", Value::from(kind));
+        if let Question::Grant { denial, .. } = question {
+            fields.insert("denial", error::denial(denial));
+        }
+        Value::Object(fields)
+    });
+    Value::from(flat.collect::<Vec<_>>())
+}
+
+fn data_of_outcome(outcome: RunOutcome) -> Value {
+    let status = match Outcome::from(outcome.clone()) {
+        Outcome::Ended(_) | Outcome::Suspended(_) => outcome.status.as_str(),
+        _ => "released",
+    };
+    Value::object([
+        ("run", Value::from(outcome.run)),
+        ("workflow", Value::from(outcome.workflow)),
+        ("status", Value::from(status)),
+        ("result", outcome.result),
+        ("source", Value::from(outcome.source.map(|source| source.as_str()))),
+        ("reason", Value::from(outcome.reason)),
+        ("message", Value::from(outcome.message)),
+        ("step", Value::from(outcome.step)),
+        ("handoff", Value::from(outcome.handoff)),
+        ("details", Value::from(outcome.details)),
+        ("denial", Value::from(outcome.denial.as_deref().map(error::denial))),
+        ("receipt", Value::from(outcome.receipt.map(|receipt| (*receipt).clone()))),
+        ("artifacts", outcome.artifacts),
+        ("used", Value::of(&outcome.used).unwrap_or_default()),
+        ("questions", data_of_questions(&outcome.questions)),
+        ("events", Value::from(outcome.events)),
+    ])
+}
