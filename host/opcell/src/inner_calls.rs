@@ -55,7 +55,7 @@ impl CellServices {
         Self { own, catalog, calls: AtomicU64::new(0) }
     }
 
-    /// What a call is of, once it may be made.
+    /// Finds the target of a call, and refuses a call that may not be made.
     fn admit(&self, tool: &ProjectTool, arguments: &Value, context: &CallContext) -> Result<Target, Failure> {
         let target = Target::of(&self.catalog, &tool.name).ok_or_else(|| {
             let message = format!("no tool and no operation of the project is called `{}`", one_line(&tool.name, 200));
@@ -100,7 +100,7 @@ impl CellServices {
     }
 }
 
-/// What a name of the project stands for.
+/// The target of a name of the project.
 enum Target {
     Tool(DocumentTool),
     Operation(Effects),
