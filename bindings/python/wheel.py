@@ -1,7 +1,7 @@
 """Packs the wheel: `wheel.py LIBRARY COMPILER VERSION FOLDER`. `cargo xtask bindings` runs it.
 
-The library is built with the workspace, whose dependencies it shares; a builder that runs cargo itself would build all of
-them once more, with other features. One library serves every CPython from 3.10 on, by the stable ABI.
+The library is built with the workspace, whose dependencies it shares; a builder that runs cargo itself would build all
+of them once more, with other features. One library serves every CPython from 3.10 on, by the stable ABI.
 """
 
 import base64

@@ -84,7 +84,8 @@ async fn run(host: &Host, case: &Json) -> Vec<String> {
     });
     let found = json!({
         "workflow": &*outcome.workflow, "status": outcome.status.as_str(), "result": Json::from(&outcome.result),
-        "step": outcome.step.as_deref(), "reason": outcome.reason.as_deref(), "questions": questions.collect::<Vec<_>>(),
+        "step": outcome.step.as_deref(), "reason": outcome.reason.as_deref(),
+        "questions": questions.collect::<Vec<_>>(),
     });
     differences(&case["outcome"], &found, name)
 }

@@ -104,8 +104,8 @@ def project_requests(project: Path) -> Requests:
 class Host:
     """Plugins with their grants, workflows, tools of this program, and the engine that runs them.
 
-    A host is built at its first use, or by :meth:`open`; until then :meth:`tool` adds tools. Every method that waits has
-    a twin with an ``a`` before its name for event loops: :meth:`acall` of :meth:`call`.
+    A host is built at its first use, or by :meth:`open`; until then :meth:`tool` adds tools. Every method that waits
+    has a twin for event loops with an ``a`` before its name: :meth:`acall` of :meth:`call`.
 
     A host has no plugins and grants nothing by default; ``project`` takes both from a project file. ``journal`` keeps
     runs in an SQLite file. ``trusted_in_process=True`` compiles plugins in this process instead of a child: only for

@@ -229,7 +229,8 @@ class Run:
     def events(self) -> "Iterator[Update]":
         """Follows the run from its first event until this host no longer drives it.
 
-        Gives an :class:`Event` for everything that happens, and a :class:`Suspended` whenever the run waits for answers.
+        Gives an :class:`Event` for everything that happens, and a :class:`Suspended` whenever the run waits for
+        answers.
         """
         updates = self._native.updates().wait()
         while (data := updates.next().wait()) is not None:

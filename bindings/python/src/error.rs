@@ -11,9 +11,9 @@ use pyo3::{
 };
 
 /// As [`SandboxError::NoCompiler`], with what a Python program can do about it.
-const NO_COMPILER: &str = "there is nowhere to compile plugins: the package has no `opcell-compile`, and there is none on \
-                           the PATH; install the wheel, or give `trusted_in_process=True` for plugins that you trust as \
-                           your own code";
+const NO_COMPILER: &str = "there is nowhere to compile plugins: the package has no `opcell-compile`, and there is none \
+                           on the PATH; install the wheel, or give `trusted_in_process=True` for plugins that you \
+                           trust as your own code";
 
 /// An exception of the package: `_errors.make(kind, fields)` chooses the class.
 pub(crate) fn exception(py: Python<'_>, kind: &str, fields: &Value) -> PyErr {

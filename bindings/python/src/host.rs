@@ -15,8 +15,8 @@ use opcell::{
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::{collections::HashMap, future::IntoFuture, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
 
-/// A tool of the program: name, description, schema of its arguments, effects, `True` for plugins, `True` for documents,
-/// and the function that has a call performed.
+/// A tool of the program: name, description, schema of its arguments, effects, `True` for plugins, `True` for
+/// documents, and the function that has a call performed.
 type ToolSettings = (String, String, Py<PyAny>, String, bool, bool, Py<PyAny>);
 
 /// A host that is built.
@@ -225,8 +225,8 @@ impl NativeHost {
         })
     }
 
-    /// Drives every run of the journal that has no driver: a list of an ID, a `NativeRun` and an exception, one of which
-    /// is `None`.
+    /// Drives every run of the journal that has no driver: a list of an ID, a `NativeRun` and an exception, one of
+    /// which is `None`.
     fn resume_all(&self, detach: bool) -> Pending {
         let host = Host::clone(&self.host);
         Pending::new(async move {

@@ -2,14 +2,14 @@
 //!
 //! The package's public classes are Python (`../opcell`): names, type hints, exceptions, the schemas of tools. This
 //! crate has what they stand on: one runtime for the process ([`runtime`]), operations that are waited for by a thread
-//! or by an event loop ([`pending`]), values ([`value`]), errors as data ([`error`]), the host and its calls ([`host`]),
-//! runs ([`run`]), and tools that are Python functions ([`tool`]).
+//! or by an event loop ([`pending`]), values ([`value`]), errors as data ([`error`]), the host and its calls
+//! ([`host`]), runs ([`run`]), and tools that are Python functions ([`tool`]).
 //!
 //! **Must not know** how a call is performed or what a step means: it translates, and `opcell` does the rest.
 //!
-//! Every failure reaches Python as an exception or as data. No Python code runs on a thread of the runtime: the result of
-//! an operation is translated on the thread that waits for it, or on the one thread that reports to event loops, and a
-//! function that is a tool is called on a thread of Python's own.
+//! Every failure reaches Python as an exception or as data. No Python code runs on a thread of the runtime: the result
+//! of an operation is translated on the thread that waits for it, or on the one thread that reports to event loops, and
+//! a function that is a tool is called on a thread of Python's own.
 
 mod error;
 mod host;

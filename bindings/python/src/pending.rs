@@ -48,8 +48,8 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// Waits on the calling thread, detached from the interpreter, and returns the result. A signal whose handler raises,
-    /// such as that of Ctrl-C, cancels the operation.
+    /// Waits on the calling thread, detached from the interpreter, and returns the result. A signal whose handler
+    /// raises, such as that of Ctrl-C, cancels the operation.
     fn wait(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let shared = runtime::shared()?;
         let mut work = self.take()?;
@@ -74,8 +74,8 @@ impl Pending {
         }
     }
 
-    /// Begins the operation and returns at once. `done(result, error)` is called on a thread of Opcell's with the result
-    /// or the exception; not after `cancel`.
+    /// Begins the operation and returns at once. `done(result, error)` is called on a thread of Opcell's with the
+    /// result or the exception; not after `cancel`.
     fn start(&self, done: Py<PyAny>) -> PyResult<()> {
         let shared = runtime::shared()?;
         let mut work = self.take()?;

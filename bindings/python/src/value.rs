@@ -1,7 +1,7 @@
 //! Python objects as JSON values, and back.
 //!
-//! No Python code runs here: the types are read as the interpreter stores them, whatever methods a subclass has, so that
-//! nothing changes while it is read.
+//! No Python code runs here: the types are read as the interpreter stores them, whatever methods a subclass has, so
+//! that nothing changes while it is read.
 
 use opcell::Value;
 use opcell::layers::types::value::{MAX_BYTES, MAX_DEPTH, NumberKind};
@@ -16,8 +16,8 @@ const NODE_BYTES: u64 = 16;
 /// Returns the JSON value of an object: `None`, `bool`, `int`, `float`, `str`, `list`, `tuple` or `dict`.
 ///
 /// # Errors
-/// With the problem: another type, a key that is not a text, a number or a text that JSON does not have, too deep, or too
-/// large.
+/// With the problem: another type, a key that is not a text, a number or a text that JSON does not have, too deep, or
+/// too large.
 pub(crate) fn from_python(object: &Bound<'_, PyAny>) -> Result<Value, String> {
     Reader { left: MAX_BYTES }.read(object, 0)
 }

@@ -143,8 +143,15 @@ class Calls(unittest.TestCase):
         compiler = Path(opcell.__file__).parent / "opcell-compile"
         self.assertTrue(os.access(compiler, os.X_OK))
         away = folder(self)
-        text = "import opcell, sys; opcell._host._COMPILER = opcell._host._Path('/nowhere'); opcell.Host(plugins=[opcell.Plugin('echo', sys.argv[1])]).open()"
-        ended = script(text, OPERATIONS / "echo.wasm", env={**os.environ, "HOME": str(away)})
+        ended = script(
+            """
+            import opcell, sys
+            opcell._host._COMPILER = opcell._host._Path("/nowhere")
+            opcell.Host(plugins=[opcell.Plugin("echo", sys.argv[1])]).open()
+            """,
+            OPERATIONS / "echo.wasm",
+            env={**os.environ, "HOME": str(away), "PATH": str(away)},
+        )
         _, said = ended.communicate()
         self.assertNotEqual(ended.returncode, 0)
         self.assertIn("opcell-compile", said)
@@ -343,7 +350,7 @@ class Tools(unittest.TestCase):
             "returns a cycle": (lambda: cyclic, "malformed-result"),
             "returns an object": (lambda: object(), "malformed-result"),
             "returns what is not a number": (lambda: float("inf"), "malformed-result"),
-            "fails": (lambda: raising(opcell.ToolFailure("no-such-article", "there is no article 7")), "no-such-article"),
+            "fails": (lambda: raising(opcell.ToolFailure("no-such-article", "no article 7")), "no-such-article"),
         }
         what = {}
 
@@ -374,7 +381,7 @@ class Tools(unittest.TestCase):
             return 0
 
         host = self.host(price)
-        reply = host.invoke("test/run", {"article": 7}, timeout=0.3)
+        reply = host.invoke("test/run", {"article": 7}, timeout=3)
         self.assertIsInstance(reply.error, opcell.CallTimeout)
         self.assertEqual(reply.receipt.operation, "test/run")
 
