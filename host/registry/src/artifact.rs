@@ -206,6 +206,7 @@ fn readable<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Des
 }
 
 /// A list of referrers with one more; nothing where it has it. What others wrote into the list stays as it is.
+#[cfg(any(feature = "client", test))]
 pub(crate) fn with_referrer(listed: Option<serde_json::Value>, referrer: &Descriptor) -> Option<serde_json::Value> {
     let is_list = |listed: &serde_json::Value| listed.get("manifests").is_some_and(serde_json::Value::is_array);
     let mut index = listed
@@ -221,6 +222,7 @@ pub(crate) fn with_referrer(listed: Option<serde_json::Value>, referrer: &Descri
 }
 
 /// Returns the problem of bytes that are no manifest, as the end of a sentence.
+#[cfg(any(feature = "client", test))]
 pub(crate) fn mistake(bytes: &[u8], error: &serde_json::Error) -> String {
     match serde_json::from_slice::<serde_json::Value>(bytes) {
         Err(_) => "it is not JSON".to_owned(),

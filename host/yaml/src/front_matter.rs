@@ -149,10 +149,11 @@ fn field(node: &Node, source: &str) -> Field {
         NodeKind::Scalar(Value::Null) => Field::Null,
         NodeKind::Scalar(Value::String(text)) => {
             // `&Co` is a word here, and no anchor, unless something refers to it.
-            let anchored = written().and_then(|written| Some((written, written.strip_prefix('&')?.split_once(' ')?)));
-            let is_word = |name: &str, rest: &str| rest.trim() == text.trim() && !source.contains(&format!("*{name}"));
-            match anchored.filter(|(_, (name, rest))| is_word(name, rest)) {
-                Some((written, _)) => Field::Text(written.to_owned()),
+            let before = source.get(..node.span.start).and_then(|before| before.lines().last()).unwrap_or_default();
+            let anchor = before.split_whitespace().next_back().and_then(|word| word.strip_prefix('&'));
+            let is_plain = written().is_some_and(|written| !written.starts_with(['"', '\'', '>', '|']));
+            match anchor.filter(|name| is_plain && !name.is_empty() && !source.contains(&format!("*{name}"))) {
+                Some(name) => Field::Text(format!("&{name} {}", text.trim())),
                 None => Field::Text(text.trim().to_owned()),
             }
         }

@@ -7,7 +7,8 @@
 //! | `about` | why servers do this |
 //! | `replies` | per method the replies in order, the last one again and again: `{"result": …}`, `{"error": …}`, or `{"raw": …}`, a text or a list of texts and of `[text, times]`, in which `@ID@` is the ID of the request |
 //! | `over` | `["lines", "http"]`: the transports that it is tried over; both where it is absent |
-//! | `http` | `status`, `headers` for all answers of a server over HTTP; `on`: of this method only; `session`: the handshake begins one |
+//! | `http` | `status`, `headers` for all answers of a server over HTTP; `on`: of this method only |
+//! | `http.session` | `true`: the handshake begins a session |
 //! | `usable`, `refused`, `truncated` | what becomes of the list of tools: names, and words of the reasons by name |
 //! | `starts` | words of the failure, where the server does not start |
 //! | `value`, `failure`, `says`, `warns` | what a call of the tool `t` gives: a value, or a reason; words of the message and of a warning |
