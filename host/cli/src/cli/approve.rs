@@ -16,7 +16,10 @@ use std::{
     fs::File,
     io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The answer for calls that wait for a person.
@@ -175,6 +178,9 @@ pub fn always(global: &Global, tool: &str, arguments: &Value) -> Result<String, 
     Ok(file.display().to_string())
 }
 
+/// Questions about calls were asked at this terminal before.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
+
 /// Answers for a person, or asks them. Returns `true` if all that the run asks about calls has an answer.
 pub async fn answer(
     host: &Host,
@@ -199,13 +205,16 @@ pub async fn answer(
     if all.is_none() && !can_ask(terminal) {
         return Ok(false);
     }
+    // A line that was typed too much at the last questions says nothing about these.
+    if all.is_none() && HAS_ASKED.swap(true, Ordering::Relaxed) {
+        discard_typed()?;
+    }
     let many = questions.len();
     for (at, question) in questions.into_iter().enumerate() {
         let Question::Call { id, .. } = question else { continue };
         let answer = match &all {
             Some(answer) => answer.clone(),
             None => {
-                discard_typed()?;
                 let place = if many > 1 { format!("[{} of {many}] ", at + 1) } else { String::new() };
                 terminal.failed(&format!("{place}{}", shown(question)));
                 let Some((answer, is_for_all)) = asked(question, many - at, global, terminal)? else {
