@@ -212,7 +212,7 @@ fn config(metering: Metering, room: Room, pool: Option<PoolingAllocationConfig>)
 
 /// The cells of a pool at each level of nested calls, beside those of steps and models.
 fn nested(cells: u32) -> u32 {
-    (cells / 4).max(1)
+    (cells / 16).max(1)
 }
 
 fn pool_config(shape: Shape) -> PoolingAllocationConfig {

@@ -538,6 +538,7 @@ fn is_trusted_bytecode(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("pyc"))
         && fs::metadata(path).is_ok_and(|about| about.is_file())
         && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && head.get(2..4) == Some(b"\r\n")
         && head.get(4).is_some_and(|flags| flags & HASH_BASED != 0)
 }
 
