@@ -273,7 +273,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     }
 }
 
-/// What follows an approval happens again in a fork that shares it.
+/// The steps after an approval happen again in a fork that shares it.
 #[test]
 fn a_fork_that_shares_an_approval_takes_the_right_to_approve() {
     let folder = project();

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_referrer_is_added_to_a_list_and_what_others_wrote_there_is_kept() {
+    fn a_referrer_is_added_to_a_list_and_those_of_others_stay() {
         let referrer = Descriptor::of(MANIFEST, b"x");
         let odd = serde_json::json!({"manifests": [{"digest": 5, "annotations": {"a": "b"}}], "subject": null});
         let added = with_referrer(Some(odd.clone()), &referrer).unwrap();

@@ -318,8 +318,8 @@ impl Views {
         (wait.records == records && wait.read.elapsed() < WAIT_TTL).then(|| wait.text.clone())
     }
 
-    /// Remembers what a run with so many events waits for.
-    pub(crate) fn remember_wait(&self, run: &RunId, records: u64, text: String) {
+    /// Notes the wait of a run that has this number of events.
+    pub(crate) fn note_wait(&self, run: &RunId, records: u64, text: String) {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
         waits.retain(|_, wait| wait.read.elapsed() < WAIT_TTL);
         if waits.len() < MAX_WAITS {

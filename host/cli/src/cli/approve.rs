@@ -237,7 +237,7 @@ fn can_ask(terminal: &Terminal) -> bool {
     !terminal.json && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Takes away the lines that were typed before a question is shown: they answer none that nobody has seen.
+/// Discards the lines that were typed before a question is shown: a question that was not on the screen has no answer.
 fn discard_typed() -> io::Result<()> {
     let stdin = io::stdin();
     let before = rustix::fs::fcntl_getfl(&stdin)?;

@@ -215,7 +215,7 @@ struct Contents {
     parts: HashMap<(Vec<Part>, Vec<PathBuf>), Found>,
 }
 
-/// What was found in the parts of a program.
+/// The findings in the parts of a program.
 #[derive(Debug, Clone, Default)]
 struct Found {
     /// Of every file; `None` where there is nothing, or too much.

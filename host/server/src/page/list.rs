@@ -106,7 +106,7 @@ pub(super) async fn runs(
             Ok(standing) => standing.waits_for(),
             Err(error) => error.to_string(),
         };
-        views.remember_wait(&run.run, run.records, waits_for.clone());
+        views.note_wait(&run.run, run.records, waits_for.clone());
         waits.insert(run.run.clone(), waits_for);
     }
     let workflows = admitted.tenant.host.now().library().listed();

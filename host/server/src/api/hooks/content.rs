@@ -32,8 +32,7 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
         return json(text, "the body");
     }
     let mut fields: Vec<(String, Vec<Value>)> = Vec::new();
-    let mut count = 0;
-    for (key, value) in url::form_urlencoded::parse(text.as_bytes()) {
+    for (count, (key, value)) in url::form_urlencoded::parse(text.as_bytes()).enumerate() {
         if key == "payload" {
             return json(&value, "the form's `payload`");
         }
@@ -41,7 +40,6 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
             let detail = format!("the form has more than {MAX_FIELDS} fields");
             return Err(Problem::bad_request("invalid-body", detail));
         }
-        count += 1;
         let value = Value::from(value.as_ref());
         match fields.iter_mut().find(|(known, _)| *known == key) {
             Some((_, values)) => values.push(value),
