@@ -35,7 +35,7 @@ pub struct Listing {
     /// `true` if the server lists more than is used.
     pub truncated: bool,
     /// Why pages of the list were not read, where the others were.
-    pub(super) partial: Option<String>,
+    pub partial: Option<String>,
 }
 
 impl Listing {
