@@ -464,7 +464,9 @@ class Processes(unittest.TestCase):
     def test_an_interrupt_ends_a_call_that_waits(self):
         waiting = script(
             """
-            import opcell, sys, threading
+            import opcell, signal, sys, threading
+            # A job in the background of a shell begins with interrupts ignored.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             host = opcell.Host(plugins=[opcell.Plugin("shop", sys.argv[1], grants=[opcell.Grant.tool("shop.price")])])
 
             @host.tool(name="shop.price")
