@@ -214,9 +214,10 @@ class Host:
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """Calls an operation and returns its data. ``timeout`` is in seconds. Raises :class:`CallError`."""
-        arguments = {} if arguments is None else arguments
-        pending = self._native().invoke(operation, arguments, timeout, user, tenant, idempotency_key)
-        return Reply(pending.wait()).result()
+        reply = self.invoke(
+            operation, arguments, timeout=timeout, user=user, tenant=tenant, idempotency_key=idempotency_key
+        )
+        return reply.result()
 
     async def acall(
         self,
@@ -229,9 +230,10 @@ class Host:
         idempotency_key: Optional[str] = None,
     ) -> Any:
         """As :meth:`call`. Cancelling the task stops the cell."""
-        native, arguments = await self._anative(), {} if arguments is None else arguments
-        pending = native.invoke(operation, arguments, timeout, user, tenant, idempotency_key)
-        return Reply(await awaited(pending)).result()
+        reply = await self.ainvoke(
+            operation, arguments, timeout=timeout, user=user, tenant=tenant, idempotency_key=idempotency_key
+        )
+        return reply.result()
 
     def invoke(
         self,

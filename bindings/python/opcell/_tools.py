@@ -22,7 +22,7 @@ _MESSAGE_CHARS = 1_000
 
 
 class ToolContext:
-    """The caller of a tool: a parameter with this type gets it, and is no argument."""
+    """The caller of a tool: a parameter with this type gets it, and is not an argument."""
 
     __slots__ = ("_call",)
 

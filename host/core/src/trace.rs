@@ -179,7 +179,7 @@ pub struct StepTrace {
     /// Named values when it went on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Value>,
-    /// Of its cells and of its calls of tools, in the order of the calls; its judge's are with the judge.
+    /// Receipts of its cells and tool calls, in the order of the calls; those of its judge are with the judge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Receipt>,
     #[serde(skip)]

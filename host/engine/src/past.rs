@@ -289,8 +289,8 @@ impl Engine {
         })
     }
 
-    /// Returns `true` if a person allowed something within the first `seq` events of a run. A fork that shares them goes
-    /// on as they said, so that it takes the right to say so.
+    /// Returns `true` if a person allowed something within the first `seq` events of a run. A fork that shares them acts
+    /// on that approval again, so only someone who may approve may create it.
     ///
     /// # Errors
     /// As [`Engine::history_up_to`].

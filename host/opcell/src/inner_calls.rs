@@ -7,22 +7,18 @@
 use crate::{catalog::Catalog, services::PluginServices, tools::DocumentTool};
 use async_trait::async_trait;
 use opcell_engine::{
-    approval::{self, CallArguments},
     call,
     ports::{Call, Effects, Operations as _, Reply},
     receipt::Receipt,
     tool::{Caller, ToolInput},
 };
-use opcell_ir::ir::{ApprovalRule, ApprovalRules};
+use opcell_ir::ir::ApprovalRules;
 use opcell_sandbox::{
     MAX_NESTING,
     host::{HostServices, LogEvent, SkillDescription},
     store::Stores,
 };
-use opcell_types::{
-    CallContext, Denial, Failure, Remedy, ToolDescription, TouchLog, Touched, Value,
-    text::{cleaned, one_line},
-};
+use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Touched, Value, text::one_line};
 use std::{
     sync::{
         Arc,
@@ -66,7 +62,9 @@ impl CellServices {
                 format!("the call is nested in {} cells; at most {MAX_NESTING} are allowed", context.nesting + 1);
             return Err(Failure::host("nesting-limit", message));
         }
-        self.own.check_approval_of(tool, target.effects(), arguments)?;
+        if !tool.approved.contains(arguments) {
+            self.own.check_approval(&tool.name, target.effects(), tool.approve.rules(), arguments)?;
+        }
         Ok(target)
     }
 
@@ -156,27 +154,6 @@ impl Target {
                 Reply { result: result.map(|success| success.data), receipt }
             }
         }
-    }
-}
-
-impl PluginServices {
-    /// Refuses a call of a name of the project that a person has to approve first.
-    fn check_approval_of(&self, tool: &ProjectTool, effects: Effects, arguments: &Value) -> Result<(), Failure> {
-        let rules = self.approve.rules().iter().chain(tool.approve.rules());
-        let asking: Vec<String> = rules
-            .filter(|rule| rule.is_for(&[tool.name.as_str()]) && approval::asks(rule, effects, arguments))
-            .map(ApprovalRule::describe)
-            .collect();
-        let json = arguments.to_json();
-        let is_approved = |known: &(String, String)| known.0 == tool.name && known.1 == json;
-        if asking.is_empty() || tool.approved.contains(arguments) || self.approved.iter().any(is_approved) {
-            return Ok(());
-        }
-        let shown = CallArguments::of(arguments);
-        let rule = format!("a person has to approve it ({}): {}", asking.join("; "), cleaned(&shown.text));
-        let remedy = Remedy::ApproveCall { plugin: self.plugin.clone(), tool: tool.name.clone(), arguments: json };
-        let denial = Denial::of("call", &tool.name, rule, remedy);
-        Err(Failure::host("denied", denial.to_string()).with_denial(denial))
     }
 }
 

@@ -17,9 +17,9 @@ pub(crate) fn all(catalog: &Catalog) -> Pins {
     those(catalog, |_| true)
 }
 
-/// The plugins that a run may call: those that its workflows name, and those whose operations its sessions declare as
-/// tools, with those that these call in turn; all of them once a model may call whatever there is, or a name is only known later. A run that a model starts
-/// pins its own.
+/// The plugins that a run may call: those that its workflows name, those whose operations its sessions declare as
+/// tools, and those that these plugins are granted to call. Every plugin, if a session may use all tools or a name is
+/// known only at run time. A run that a model starts pins its own.
 pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> Pins {
     let (mut open, mut seen) = (vec![ir.clone()], HashSet::new());
     let mut named: HashSet<Arc<str>> = HashSet::new();
@@ -56,7 +56,7 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>) -> 
     those(catalog, |plugin| named.contains(plugin))
 }
 
-/// Adds the plugins whose operations these are granted, and those that they reach in turn.
+/// Adds the plugins whose operations the named ones are granted, directly or through another plugin.
 fn reached(catalog: &Catalog, named: &mut HashSet<Arc<str>>) {
     let mut open: Vec<Arc<str>> = named.iter().cloned().collect();
     while let Some(plugin) = open.pop() {

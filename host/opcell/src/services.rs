@@ -13,7 +13,7 @@ use opcell_sandbox::{
     store::Stores,
 };
 use opcell_session::skills::{SkillError, SkillLibrary};
-use opcell_types::{CallContext, Denial, Failure, Remedy, ToolDescription, TouchLog, Value, text::cleaned};
+use opcell_types::{CallContext, Denial, Effects, Failure, Remedy, ToolDescription, TouchLog, Value, text::cleaned};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -61,12 +61,18 @@ pub(crate) struct PluginServices {
 }
 
 impl PluginServices {
-    /// Refuses a call that a person has to approve first. The refusal is what they are asked about.
-    fn check_approval(&self, tool: &dyn Tool, arguments: &Value) -> Result<(), Failure> {
-        let name = &tool.description().name;
-        let rules = self.approve.rules().iter();
+    /// Refuses a call that a person has to approve first, under the plugin's rules and those of the tool. The refusal is
+    /// what they are asked about.
+    pub(crate) fn check_approval(
+        &self,
+        name: &str,
+        effects: Effects,
+        rules_of_tool: &[ApprovalRule],
+        arguments: &Value,
+    ) -> Result<(), Failure> {
+        let rules = self.approve.rules().iter().chain(rules_of_tool);
         let asking: Vec<String> = rules
-            .filter(|rule| rule.is_for(&[name.as_str()]) && approval::asks(rule, tool.effects(), arguments))
+            .filter(|rule| rule.is_for(&[name]) && approval::asks(rule, effects, arguments))
             .map(ApprovalRule::describe)
             .collect();
         let json = arguments.to_json();
@@ -75,7 +81,7 @@ impl PluginServices {
         }
         let shown = CallArguments::of(arguments);
         let rule = format!("a person has to approve it ({}): {}", asking.join("; "), cleaned(&shown.text));
-        let remedy = Remedy::ApproveCall { plugin: self.plugin.clone(), tool: name.clone(), arguments: json };
+        let remedy = Remedy::ApproveCall { plugin: self.plugin.clone(), tool: name.to_owned(), arguments: json };
         let denial = Denial::of("call", name, rule, remedy);
         Err(Failure::host("denied", denial.to_string()).with_denial(denial))
     }
@@ -98,7 +104,7 @@ impl HostServices for PluginServices {
             .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
         let tool = self.tools.iter().find(|tool| tool.description().name == name);
         let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
-        self.check_approval(tool.as_ref(), &arguments)?;
+        self.check_approval(name, tool.effects(), &[], &arguments)?;
         // The sandbox drops the call when the cell ends; what the tool has started elsewhere learns of it by this.
         let cancel = CancellationToken::new();
         let _ends_with_the_call = cancel.clone().drop_guard();

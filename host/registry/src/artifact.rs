@@ -221,20 +221,20 @@ pub(crate) fn with_referrer(listed: Option<serde_json::Value>, referrer: &Descri
     Some(index)
 }
 
-/// Returns the problem of bytes that are no manifest, as the end of a sentence.
+/// Returns why bytes are not a manifest, as the end of a sentence.
 #[cfg(any(feature = "client", test))]
 pub(crate) fn mistake(bytes: &[u8], error: &serde_json::Error) -> String {
     match serde_json::from_slice::<serde_json::Value>(bytes) {
         Err(_) => "it is not JSON".to_owned(),
         Ok(serde_json::Value::Object(entries)) if !entries.contains_key("layers") => {
-            "it is no manifest: it has no `layers`".to_owned()
+            "it is not a manifest: it has no `layers`".to_owned()
         }
         Ok(serde_json::Value::Object(_)) => {
             let error = error.to_string();
             let why = error.split_once(" at line ").map_or(error.as_str(), |(why, _)| why);
-            format!("it is no manifest: {why}")
+            format!("it is not a manifest: {why}")
         }
-        Ok(_) => "it is no manifest: it is no object".to_owned(),
+        Ok(_) => "it is not a manifest: it is not an object".to_owned(),
     }
 }
 
@@ -400,8 +400,8 @@ mod tests {
         assert!(serde_json::from_value::<Manifest>(manifest).unwrap().component().is_ok());
         let of = |text: &str| mistake(text.as_bytes(), &serde_json::from_str::<Manifest>(text).unwrap_err());
         assert_eq!(of("<html>"), "it is not JSON");
-        assert_eq!(of("[]"), "it is no manifest: it is no object");
-        assert_eq!(of(r#"{"config":{}}"#), "it is no manifest: it has no `layers`");
+        assert_eq!(of("[]"), "it is not a manifest: it is not an object");
+        assert_eq!(of(r#"{"config":{}}"#), "it is not a manifest: it has no `layers`");
     }
 
     #[test]

@@ -263,8 +263,8 @@ impl Connection<'_> {
         Ok(bytes)
     }
 
-    /// Returns the referrers of a manifest: by the referrers API, else by the tag in its place. What is no list of them
-    /// has none: a registry can leave out any, so that this says no less than it could.
+    /// Returns the referrers of a manifest, from the referrers API or else from the tag that replaces it. An answer that
+    /// is not a list counts as an empty one: a registry can leave out referrers anyway.
     async fn referrers(&self, manifest: &str) -> Result<Vec<Descriptor>, RegistryError> {
         let read = |bytes: Vec<u8>| serde_json::from_slice::<Index>(&bytes).ok().map(|index| index.manifests);
         let url = self.url(&format!("referrers/{manifest}"))?;

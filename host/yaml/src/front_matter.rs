@@ -95,7 +95,7 @@ impl FrontMatter {
 #[must_use]
 pub fn split(text: &str) -> Parts<'_> {
     let begin = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
-    // A licence stands there; without a head after it, it is a part of the body.
+    // It is a licence comment; unless front matter follows, it belongs to the body.
     let after_comment = begin.strip_prefix("<!--").and_then(|comment| comment.split_once("-->"));
     let after_comment = after_comment.map(|(_, after)| after.trim_start()).filter(|after| after.starts_with("---"));
     let start = after_comment.unwrap_or(begin);

@@ -48,7 +48,7 @@ pub struct StepProgress {
     mid_line: bool,
     /// Messages of failures that were shown.
     said: String,
-    /// Of every cell and every call of a tool, with its effect.
+    /// The receipts of all cells and tool calls, with their effects.
     receipts: Vec<(EffectId, Receipt)>,
 }
 

@@ -211,7 +211,7 @@ struct Contents {
     digests: HashMap<PathBuf, blake3::Hash>,
     bytes_left: u64,
     entries_left: usize,
-    /// Of the parts that have been looked at, and of what is written in them.
+    /// The findings for each set of parts, and the places that are written to.
     parts: HashMap<(Vec<Part>, Vec<PathBuf>), Found>,
 }
 

@@ -124,7 +124,7 @@ fn note_of(list: &Path) -> PathBuf {
 
 /// Refuses a log with something in it that no process of this user's was seen with.
 fn check_logs(file: &Path, list: &Path) -> Result<(), JournalError> {
-    // Of a journal that is not known either, all runs come from elsewhere.
+    // In an unknown journal all runs come from elsewhere.
     if !list.exists() {
         return Ok(());
     }

@@ -40,7 +40,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     }
     if let Some(at) = text.find('#').filter(|at| text.get(..*at).is_some_and(|before| before.ends_with([' ', '\t']))) {
         let comment = text.get(at..).unwrap_or_default().trim();
-        return Err(format!("`{comment}` is a comment, which is no part of an expression: leave it out"));
+        return Err(format!("`{comment}` is a comment, which a cron expression cannot contain: remove it"));
     }
     let Some(skipped) = FIELDS.len().checked_sub(parts.len()).filter(|skipped| *skipped <= 1) else {
         return Err(format!(

@@ -433,7 +433,7 @@ impl<'a> Writer<'a> {
         let target = match target {
             None => return Ok(()),
             Some(Ok(target)) => target,
-            // Which schema it is cannot be known; the owner has it. A document that is elsewhere as a whole is none.
+            // The schema is elsewhere, and its owner checks against it. A schema that is only such a reference is refused.
             Some(Err(unresolved))
                 if self.reading == Reading::Lenient
                     && (matches!(unresolved, Unresolved::Missing(_)) || key.0 != ROOT) =>

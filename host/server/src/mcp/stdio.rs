@@ -194,7 +194,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Stdio<
     fn message(&mut self, mut message: Json, batch: Option<u64>, units: usize) {
         let id = message.get("id").cloned().unwrap_or_default();
         params::complete(&mut message);
-        // What has no method is no notification; an answer is not answered.
+        // A message without a method is an answer, and answers get no reply.
         let has = |key: &str| message.get(key).is_some();
         let is_asked = has("id") || !(has("method") || has("result") || has("error"));
         // The library takes these for no request at all.

@@ -16,7 +16,7 @@ const MAX_ANCESTORS: usize = 64;
 pub(crate) struct Lineages(Mutex<HashMap<(SocketAddr, u32), bool>>);
 
 impl Lineages {
-    /// Returns `true` if an Opcell process started the holder of a socket, or if there is no telling who holds it.
+    /// Returns `true` if an Opcell process started the holder of a socket, or if the holder is unknown.
     /// Blocks.
     pub(super) fn is_below_opcell(&self, peer: SocketAddr, inode: u32) -> bool {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);

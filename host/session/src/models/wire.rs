@@ -13,7 +13,7 @@ use std::collections::HashSet;
 /// Providers accept at most this many characters in a tool's name.
 const TOOL_NAME_LIMIT: usize = 64;
 
-/// The most bytes of a name that a model made up: it goes back to the model with every further round.
+/// The most bytes of a name that a model made up: each further round sends it back to the model.
 const MADE_UP_LIMIT: usize = 128;
 
 /// The most bytes of a call's id. Gateways keep the signatures of thoughts in it, and want it back as it is.

@@ -427,7 +427,7 @@ fn calls(network: bool) -> Result<[BpfProgram; 2], seccompiler::Error> {
     for call in OF_PROCESS {
         rules.insert(*call, vec![rule(vec![differs(0, 0)?])?]);
     }
-    // Of others it may read their limits, and not set them.
+    // It may read the limits of other processes, but not set them.
     let new = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![rule(vec![differs(0, 0)?, new])?]);
     // A group of processes, and all of a user's.

@@ -223,7 +223,7 @@ where
                     self.wire.not_understood(&text);
                 }
                 if !self.line.trim_ascii().is_empty() && self.overlong.is_none() {
-                    // A line that was cut is no answer: the end of the process says why it did not finish.
+                    // A line that was cut is not an answer: the end of the process says why it did not finish.
                     let line = std::mem::take(&mut self.line);
                     match self.wire.read(&line, None).ok().or_else(|| self.wire.read_within(&line, None)) {
                         Some(messages) => self.messages.extend(messages),

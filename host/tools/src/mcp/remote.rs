@@ -89,7 +89,7 @@ enum Fault {
     /// A status of HTTP says that the request was not taken.
     #[error("{why}")]
     Refused { why: String, retriable: bool },
-    /// The answer is none.
+    /// It is not an answer.
     #[error("{0}")]
     Unreadable(String),
 }
@@ -297,7 +297,7 @@ impl Head {
     }
 }
 
-/// The beginning of a body, as far as it comes.
+/// The first bytes of a body.
 async fn beginning(bytes: &mut Pieces) -> Vec<u8> {
     let mut begin = Vec::new();
     while begin.len() < BEGINNING_BYTES
@@ -366,7 +366,7 @@ fn redirection(answer: &reqwest::Response) -> String {
 }
 
 fn unusual(status: StatusCode, body: &[u8]) -> Failed {
-    let why = format!("it answered {status}, which is no message of MCP{}", said(body));
+    let why = format!("it answered {status}, which is not an MCP message{}", said(body));
     if status.is_success() {
         return refused(why);
     }

@@ -36,7 +36,7 @@ pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
     serde_json::from_str(&repaired(&text)).map_err(|_| mistake(&String::from_utf8_lossy(&text), &first))
 }
 
-/// Values in a text that is no single one: documents that follow each other, or those that stand among other words.
+/// The JSON values in a text that is not one value: several documents, or documents among other words.
 #[derive(Debug, PartialEq)]
 pub(super) struct Documents {
     pub(super) values: Vec<Json>,

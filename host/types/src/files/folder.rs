@@ -229,7 +229,7 @@ pub fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// Keeps other processes out that take the same lock, until the returned file is dropped. The file of the lock is made
-/// where there is none, beside what it guards: that is replaced, and a lock on it would be on the file of before.
+/// where there is none, beside the guarded file: that one is replaced, and its lock would be on the old file.
 ///
 /// # Errors
 /// As the system says.

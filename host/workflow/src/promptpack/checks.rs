@@ -98,7 +98,7 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             // Blocks, comments and partials of Handlebars and Mustache.
             if name.starts_with(['#', '/', '^', '!', '>', '&']) || name == "else" {
                 let message = format!(
-                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which is no variable: blocks of other template languages \
+                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which is not a variable: blocks of other template languages \
                      are not run here"
                 );
                 let help = "write the text without it; only `{{NAME}}` and `{{fragments.NAME}}` are filled in";

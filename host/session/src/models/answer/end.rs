@@ -86,7 +86,7 @@ impl AnswerEnd {
     }
 }
 
-/// The words of a name in camel case, apart.
+/// Returns a name in snake case.
 pub(super) fn snake_case(word: &str) -> String {
     let mut out = String::with_capacity(word.len() + 4);
     let mut was_lower = false;
