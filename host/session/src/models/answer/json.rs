@@ -1,6 +1,6 @@
 //! JSON of a provider, within a bound for the values that it unpacks to.
 
-use opcell_schema::json::{MAX_VALUES, values_in};
+use opcell_schema::json::{MAX_VALUES, repaired, values_in};
 use opcell_types::value::with_exact_integers;
 use serde_json::Value as Json;
 
@@ -40,7 +40,7 @@ fn read<T>(bytes: &[u8], parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>) 
         Err(error) if error.is_eof() => return Err(NotJson::Cut),
         Err(error) => error,
     };
-    parse(repaired(&String::from_utf8_lossy(&exact)).as_bytes()).map_err(|second| match second.is_eof() {
+    parse(without_infinities(&repaired(&exact)).as_bytes()).map_err(|second| match second.is_eof() {
         true => NotJson::Cut,
         false => NotJson::Broken(first.to_string()),
     })
@@ -55,31 +55,25 @@ fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(digits, 16).ok()
 }
 
-/// The text with escapes of single surrogates replaced, and with `NaN` and `Infinity` outside of texts.
-fn repaired(text: &str) -> String {
+/// The text with `null` in place of `NaN` and `Infinity` outside of strings.
+fn without_infinities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut in_text) = (text, false);
     while let Some(next) = rest.chars().next() {
         let mut words = ["NaN", "-NaN", "Infinity", "-Infinity"].into_iter();
-        let no_number = words.find(|word| !in_text && rest.starts_with(word));
-        let (kept, length) = match (no_number, next) {
-            (Some(word), _) => (Some("null"), word.len()),
-            (None, '\\') if in_text => match (unit(rest), rest.get(ESCAPE..).and_then(unit)) {
-                (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (rest.get(..2 * ESCAPE), 2 * ESCAPE),
-                (Some(0xd800..=0xdfff), _) => (Some("\\ufffd"), ESCAPE),
-                // The next character as well: it may be another backslash.
-                _ => {
-                    let length = 1 + rest.chars().nth(1).map_or(0, char::len_utf8);
-                    (rest.get(..length), length)
-                }
-            },
+        let word = words.find(|word| !in_text && rest.starts_with(word));
+        let length = match (word, next) {
+            (Some(word), _) => word.len(),
+            // The next character as well: it may be a quotation mark.
+            (None, '\\') if in_text => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
             (None, next) => {
                 in_text ^= next == '"';
-                (rest.get(..next.len_utf8()), next.len_utf8())
+                next.len_utf8()
             }
         };
-        out.push_str(kept.unwrap_or_default());
-        rest = rest.get(length..).unwrap_or_default();
+        let (kept, after) = rest.split_at(length);
+        out.push_str(if word.is_some() { "null" } else { kept });
+        rest = after;
     }
     out
 }

@@ -49,6 +49,9 @@ const MESSAGE_KEYS: [&str; 19] = [
 ];
 const CALL_KEYS: [&str; 7] = ["id", "index", "type", "function", "custom", "name", "arguments"];
 
+/// Pieces that are held until it is clear whether they belong to the answer.
+const MAX_LATER: usize = 1 << 16;
+
 /// Fields of a call's function that its provider wants back: signatures of thoughts.
 const FUNCTION_KEYS: [&str; 3] = ["provider_specific_fields", "extra_content", "thought_signature"];
 
@@ -112,6 +115,11 @@ impl Chat {
                 others.iter().for_each(|_| self.ignored.note("choice"));
                 self.choice(choice, whole, show)?;
             } else if let (0, Some(index), false) = (place, index, self.has_several || whole) {
+                if self.later.len() >= MAX_LATER {
+                    let what =
+                        format!("it has more than {MAX_LATER} pieces in a row of choices that were not asked for");
+                    return Err(Fault::malformed(what));
+                }
                 self.later.push((index, choice.clone()));
             } else {
                 self.ignored.note("choice");
