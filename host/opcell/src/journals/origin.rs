@@ -391,6 +391,27 @@ mod tests {
             opened::<JournalError>(&settings, &places, open).await
         }
 
+        /// Makes a journal with one run, and waits until its threads have closed the file.
+        async fn closed_with(&self, name: &str) {
+            make(self.open().await.as_ref(), name).await;
+            self.until_closed().await;
+            // Connections that close at the same moment leave the log to the next one.
+            while log_of(&self.file(), "-wal").exists() {
+                drop(self.open().await);
+                self.until_closed().await;
+            }
+        }
+
+        async fn until_closed(&self) {
+            let is_open = || {
+                let files = fs::read_dir("/proc/self/fd").unwrap().flatten();
+                files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file == self.file())
+            };
+            while is_open() {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        }
+
         /// A journal as a checkout brings it, with a run that waits for a driver.
         async fn checked_out(&self) {
             fs::create_dir_all(self.folder.path().join("project")).unwrap();
@@ -439,11 +460,8 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_takes_the_place_of_a_journal_is_another_journal() {
         let world = World::new();
-        make(world.open().await.as_ref(), "planted").await;
-        // Its log as well, which is there while the writer ends.
-        for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
-            let _ = fs::remove_file(world.file().with_file_name(name));
-        }
+        world.closed_with("planted").await;
+        fs::remove_file(world.file()).unwrap();
         world.checked_out().await;
         assert!(runnable(world.open().await.as_ref()).await.is_empty());
     }
@@ -452,7 +470,7 @@ mod tests {
     #[tokio::test]
     async fn a_log_that_came_with_a_checkout_replaces_no_run() {
         let world = World::new();
-        make(world.open().await.as_ref(), "own").await;
+        world.closed_with("own").await;
         let elsewhere = world.folder.path().join("elsewhere.db");
         let journal = SqliteJournal::open(&elsewhere).unwrap();
         make(&journal, "planted").await;
