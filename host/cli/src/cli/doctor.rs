@@ -271,7 +271,7 @@ fn toolchains() -> Vec<Check> {
         ),
         ("js plugins", "node", "install Node.js"),
         ("python plugins", "python3", "install Python 3"),
-        ("c plugins", "clang", "install clang and lld"),
+        ("c plugins", "clang", "sudo apt-get install clang lld"),
     ];
     let check = |(name, program, remedy)| match on_path(program) {
         Some(path) => fine(name, path.display().to_string()),
