@@ -294,6 +294,14 @@ IMPORT("opcell:plugin/files@0.1.0", "[method]directory.open")
 void host_open(int32_t directory, const char *path, size_t path_length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[method]directory.create")
 void host_create(int32_t directory, const char *path, size_t path_length, void *into);
+IMPORT("opcell:plugin/files@0.1.0", "[method]directory.open-directory")
+void host_open_directory(int32_t directory, const char *path, size_t path_length, void *into);
+IMPORT("opcell:plugin/files@0.1.0", "[method]directory.entries")
+void host_entries(int32_t directory, void *into);
+IMPORT("opcell:plugin/files@0.1.0", "[resource-drop]directory")
+void host_close_directory(int32_t directory);
+IMPORT("opcell:plugin/files@0.1.0", "[resource-drop]file")
+void host_close_file(int32_t file);
 IMPORT("opcell:plugin/files@0.1.0", "[method]file.read")
 void host_read(int32_t file, int64_t offset, int32_t length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[method]file.write")
@@ -386,21 +394,38 @@ static int32_t handle_at(const char *at) {
 
 enum { CHUNK = 1 << 16 };
 
+/* Opens a root; the caller closes the directory. */
+static bool root_opened(const char *root, const char *path, int32_t *directory, opcell_answer *answer) {
+  _Alignas(8) char into[40];
+  host_open_root(root, strlen(root), into);
+  if (!filed(into, root, path, answer)) return false;
+  *directory = handle_at(into);
+  return true;
+}
+
+/* Opens or makes a file below a root; the caller closes it. A cell may have few files open. */
+static bool file_opened(const char *root, const char *path, bool made, int32_t *file, opcell_answer *answer) {
+  _Alignas(8) char into[40];
+  int32_t directory;
+  if (!root_opened(root, path, &directory, answer)) return false;
+  (made ? host_create : host_open)(directory, path, strlen(path), into);
+  host_close_directory(directory);
+  if (!filed(into, root, path, answer)) return false;
+  *file = handle_at(into);
+  return true;
+}
+
 opcell_answer opcell_read_file(const char *root, const char *path) {
   _Alignas(8) char into[40];
   opcell_answer answer = {0};
-  host_open_root(root, strlen(root), into);
-  if (!filed(into, root, path, &answer)) return answer;
-  host_open(handle_at(into), path, strlen(path), into);
-  if (!filed(into, root, path, &answer)) return answer;
-  int32_t file = handle_at(into);
+  int32_t file;
+  if (!file_opened(root, path, false, &file, &answer)) return answer;
   size_t room = CHUNK, length = 0;
   char *whole = opcell_alloc(room + 1);
   for (;;) {
     host_read(file, (int64_t)length, CHUNK, into);
-    if (!filed(into, root, path, &answer)) return answer;
-    raw part;
-    memcpy(&part, into + 4, sizeof part);
+    raw part = {0};
+    if (filed(into, root, path, &answer)) memcpy(&part, into + 4, sizeof part);
     if (!part.length) break;
     if (length + part.length > room) {
       size_t more = (length + part.length) * 2;
@@ -412,26 +437,63 @@ opcell_answer opcell_read_file(const char *root, const char *path) {
     memcpy(whole + length, part.data, part.length);
     length += part.length;
   }
+  host_close_file(file);
   whole[length] = 0;
-  answer.value = (opcell_text){whole, length};
+  if (!into[0]) answer.value = (opcell_text){whole, length};
   return answer;
 }
 
 opcell_answer opcell_write_file(const char *root, const char *path, opcell_text content) {
   _Alignas(8) char into[40];
   opcell_answer answer = {0};
-  host_open_root(root, strlen(root), into);
-  if (!filed(into, root, path, &answer)) return answer;
-  host_create(handle_at(into), path, strlen(path), into);
-  if (!filed(into, root, path, &answer)) return answer;
-  int32_t file = handle_at(into);
-  for (size_t at = 0; at < content.length; at += CHUNK) {
+  int32_t file;
+  if (!file_opened(root, path, true, &file, &answer)) return answer;
+  bool written = true;
+  for (size_t at = 0; written && at < content.length; at += CHUNK) {
     size_t part = content.length - at < CHUNK ? content.length - at : CHUNK;
     host_write(file, content.data + at, part, into);
-    if (!filed(into, root, path, &answer)) return answer;
+    written = filed(into, root, path, &answer);
   }
-  answer.value = OPCELL_TEXT("");
+  host_close_file(file);
+  if (written) answer.value = OPCELL_TEXT("");
   return answer;
+}
+
+/* The handle of a directory below a root, which the caller closes. */
+static bool directory_opened(const char *root, const char *path, int32_t *directory, opcell_answer *answer) {
+  _Alignas(8) char into[40];
+  if (!root_opened(root, path, directory, answer)) return false;
+  if (!path[0]) return true;
+  host_open_directory(*directory, path, strlen(path), into);
+  host_close_directory(*directory);
+  if (!filed(into, root, path, answer)) return false;
+  *directory = handle_at(into);
+  return true;
+}
+
+opcell_entries opcell_list_files(const char *root, const char *path) {
+  enum { ENTRY_SIZE = 24, KIND_AT = 8, SIZE_AT = 16 };
+  _Alignas(8) char into[40];
+  opcell_entries list = {0};
+  int32_t directory;
+  list.failed = !directory_opened(root, path, &directory, &list.error);
+  if (list.failed) return list;
+  host_entries(directory, into);
+  host_close_directory(directory);
+  list.failed = !filed(into, root, path, &list.error);
+  if (list.failed) return list;
+  raw found;
+  memcpy(&found, into + 4, sizeof found);
+  opcell_entry *entries = opcell_alloc((found.length + 1) * sizeof *entries);
+  for (size_t i = 0; i < found.length; i++) {
+    const char *at = found.data + i * ENTRY_SIZE;
+    unsigned char kind = (unsigned char)at[KIND_AT];
+    entries[i] = (opcell_entry){.name = text_at(at), .kind = kind < OPCELL_OTHER ? (opcell_kind)kind : OPCELL_OTHER};
+    memcpy(&entries[i].size, at + SIZE_AT, sizeof entries[i].size);
+  }
+  list.entries = entries;
+  list.count = found.length;
+  return list;
 }
 
 /* A variant { denied(denial), invalid(string), quota(string), failed(string) }. */

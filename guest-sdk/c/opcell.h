@@ -83,6 +83,26 @@ opcell_answer opcell_read_file(const char *root, const char *path);
 /* Makes or replaces a file below a root that is granted for writing. */
 opcell_answer opcell_write_file(const char *root, const char *path, opcell_text content);
 
+typedef enum { OPCELL_FILE, OPCELL_DIRECTORY, OPCELL_OTHER } opcell_kind;
+
+/* An entry of a directory. The size is in bytes; that of a directory is 0. */
+typedef struct {
+  opcell_text name;
+  opcell_kind kind;
+  uint64_t size;
+} opcell_entry;
+
+/* The entries of a directory, sorted by name. When `failed` is set, `error` says why, and nothing else holds. */
+typedef struct {
+  bool failed;
+  opcell_answer error;
+  const opcell_entry *entries;
+  size_t count;
+} opcell_entries;
+
+/* The entries of a directory below a granted root; the path "" is the root itself. */
+opcell_entries opcell_list_files(const char *root, const char *path);
+
 /* What a store answered to one question. When `failed` is set, `error` says why, and nothing else holds. */
 typedef struct {
   bool failed;

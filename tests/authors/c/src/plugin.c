@@ -40,6 +40,29 @@ static opcell_reply write(opcell_text arguments, opcell_context context) {
   return (opcell_reply){.data = object("written", number((uint32_t)text.length))};
 }
 
+static opcell_reply list(opcell_text arguments, opcell_context context) {
+  (void)context;
+  static const char *const kinds[] = {"file", "directory", "other"};
+  const char *root = text_of(arguments, "root").data, *path = text_of(arguments, "path").data;
+  opcell_entries found = opcell_list_files(root, path);
+  if (found.failed) return opcell_fail_with(found.error);
+  opcell_text all = OPCELL_TEXT("");
+  uint32_t bytes = 0;
+  for (size_t i = 0; i < found.count; i++) {
+    const opcell_entry *entry = &found.entries[i];
+    all = opcell_concat(all.data, i ? "," : "", "{\"name\":", opcell_json_string(entry->name).data, ",\"kind\":\"",
+                        kinds[entry->kind], "\",\"size\":", number((uint32_t)entry->size).data, "}", (char *)0);
+    const char *inner = path[0] ? opcell_concat(path, "/", entry->name.data, (char *)0).data : entry->name.data;
+    for (int time = 0; entry->kind == OPCELL_FILE && time < 20; time++) {
+      opcell_answer answer = opcell_read_file(root, inner);
+      if (!answer.value.data) return opcell_fail_with(answer);
+      bytes += (uint32_t)answer.value.length;
+    }
+  }
+  return (opcell_reply){
+      .data = opcell_concat("{\"entries\":[", all.data, "],\"bytes\":", number(bytes).data, "}", (char *)0)};
+}
+
 static opcell_reply tool(opcell_text arguments, opcell_context context) {
   (void)context;
   opcell_answer answer = opcell_tool(text_of(arguments, "name").data, opcell_json_member(arguments, "input"));
@@ -148,6 +171,8 @@ const opcell_operation opcell_operations[] = {
     {"kit/read", "Reads a file.", OBJECT(TEXT("root") "," TEXT("path"), "\"root\",\"path\""), ANY, OPCELL_PURE, read},
     {"kit/write", "Writes a file.", OBJECT(TEXT("root") "," TEXT("path") "," TEXT("text"), "\"root\",\"path\",\"text\""), ANY,
      OPCELL_IDEMPOTENT, write},
+    {"kit/list", "Lists a directory, and reads each file in it 20 times.",
+     OBJECT(TEXT("root") "," TEXT("path"), "\"root\",\"path\""), ANY, OPCELL_PURE, list},
     {"kit/tool", "Calls a tool; a refusal is a value.",
      OBJECT(TEXT("name") ",\"input\":{\"type\":\"object\"}", "\"name\",\"input\""), ANY, OPCELL_ONCE, tool},
     {"kit/skill", "Reads a skill.", OBJECT(TEXT("name"), "\"name\""), ANY, OPCELL_PURE, skill},

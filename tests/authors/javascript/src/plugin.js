@@ -14,6 +14,14 @@ const operations = [
     files.write(root, path, text);
     return { written: text.length };
   }),
+  make("kit/list", "Lists a directory, and reads each file in it 20 times.", "pure", { root: text, path: text }, ({ root, path }) => {
+    const entries = files.entries(root, path);
+    let bytes = 0;
+    for (const { name } of entries.filter(({ kind }) => kind === "file")) {
+      for (let time = 0; time < 20; time += 1) bytes += files.read(root, path ? `${path}/${name}` : name).length;
+    }
+    return { entries, bytes };
+  }),
   make("kit/tool", "Calls a tool; a refusal is a value.", "once", { name: text, input: { type: "object" } }, ({ name, input }) => {
     try {
       return { answer: tools.call(name, input) };

@@ -33,6 +33,15 @@ def write(root: str, path: str, text: str) -> dict[str, int]:
     return {"written": len(text)}
 
 
+@operation("kit/list", effects="pure")
+def list_directory(root: str, path: str) -> dict[str, Any]:
+    "Lists a directory, and reads each file in it 20 times."
+    entries = files.entries(root, path)
+    names = [entry["name"] for entry in entries if entry["kind"] == "file"]
+    reads = [files.read(root, f"{path}/{name}" if path else name) for name in names for _ in range(20)]
+    return {"entries": entries, "bytes": sum(map(len, reads))}
+
+
 @operation("kit/tool", effects="once")
 def tool(name: str, input: dict[str, Any]) -> dict[str, Any]:
     "Calls a tool; a refusal is a value."

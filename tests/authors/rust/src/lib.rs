@@ -34,6 +34,26 @@ fn write(root: String, path: String, text: String) -> Result<Value, Failure> {
     Ok(json!({ "written": text.len() }))
 }
 
+/// Lists a directory, and reads each file in it 20 times.
+#[operation("kit/list", effects = pure)]
+fn list(root: String, path: String) -> Result<Value, Failure> {
+    let root = files::open_root(&root)?;
+    let directory = if path.is_empty() { root } else { root.open_directory(&path)? };
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    for entry in directory.entries()? {
+        let kind = match entry.kind {
+            files::EntryKind::File => "file",
+            files::EntryKind::Directory => "directory",
+            files::EntryKind::Other => "other",
+        };
+        for _ in 0..if kind == "file" { 20 } else { 0 } {
+            bytes += directory.read_to_string(&entry.name)?.len();
+        }
+        entries.push(json!({ "name": entry.name, "kind": kind, "size": entry.size }));
+    }
+    Ok(json!({ "entries": entries, "bytes": bytes }))
+}
+
 /// Calls a tool; a refusal is a value.
 #[operation("kit/tool", effects = once)]
 fn tool(name: String, input: Map<String, Value>) -> Result<Value, Failure> {
