@@ -60,7 +60,8 @@ pub struct CompileLimits {
     pub address_space: u64,
     /// CPU time of the child in seconds, all its threads together. Default 120.
     pub cpu_seconds: u64,
-    /// Wall time from start to answer. Default 120 s.
+    /// Wall time from start to answer. Default 600 s: on a busy machine, the CPU time alone ends what compiles for too
+    /// long, since a refusal is remembered.
     pub deadline: Duration,
     /// Children at once. Default 2.
     pub parallel: usize,
@@ -73,7 +74,7 @@ impl Default for CompileLimits {
             compiled_bytes: 512 << 20,
             address_space: 4 << 30,
             cpu_seconds: 120,
-            deadline: Duration::from_secs(120),
+            deadline: Duration::from_secs(600),
             parallel: 2,
         }
     }
