@@ -12,7 +12,7 @@ use std::{
 
 /// The product's crates, from the ground floor up. A crate may depend only on crates of lower floors.
 const FLOORS: &[&[&str]] = &[
-    &["opcell-types", "opcell-allocator"],
+    &["opcell-types", "opcell-allocator", "opcell-process"],
     &["opcell-schema", "opcell-ir", "opcell-journal", "opcell-author", "opcell-workers"],
     &["opcell-core", "opcell-yaml", "opcell-sandbox", "opcell-journal-postgres"],
     &["opcell-workflow", "opcell-engine"],

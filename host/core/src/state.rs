@@ -16,7 +16,7 @@ mod work;
 
 pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
-pub(crate) use calls::{Ask, AskAnswer};
+pub(crate) use calls::{Ask, AskAnswer, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};

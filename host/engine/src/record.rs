@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         if self.room == u64::MAX || is_held(record) {
             return Ok(0);
         }
-        let memory = memory_estimate(&record.payload);
+        let memory = event_estimate(&record.payload);
         match self.room.checked_sub(memory) {
             Some(left) => self.room = left,
             None => return Err(RunError::TooLarge { run: self.run.clone(), seq: record.seq, bytes: HELD_BYTES }),
@@ -284,6 +284,20 @@ impl ReadSoFar {
     pub fn event_bytes(&self) -> u64 {
         HELD_BYTES.saturating_sub(self.room)
     }
+}
+
+/// Objects of an event that its own parts account for; what is beyond is elements of lists, such as messages.
+const USUAL_OBJECTS: u64 = 16;
+
+/// Bytes that an object of a list takes beyond the estimate of a value: it is read into a type with all its fields, and
+/// the state has it as well.
+const TYPED_OBJECT_BYTES: u64 = 256;
+
+/// Bytes that an event and its part of the state take in memory at most, or nearly.
+fn event_estimate(payload: &str) -> u64 {
+    let objects = payload.as_bytes().chunks(1 << 14).map(|part| part.iter().filter(|byte| **byte == b'{').count());
+    let objects = objects.sum::<usize>() as u64;
+    memory_estimate(payload).saturating_add(objects.saturating_sub(USUAL_OBJECTS).saturating_mul(TYPED_OBJECT_BYTES))
 }
 
 /// Returns `true` if this process holds the event of a record, so that it is not turned into text and parsed again.

@@ -130,14 +130,7 @@ impl Folder {
     /// A file that has several names may be one of those under another name.
     fn may_be_hard_link(&self, path: &str, metadata: &Metadata) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_ref().filter(|_| metadata.nlink() > 1) else { return Ok(()) };
-        let is_it = |twin: &Path| {
-            std::fs::symlink_metadata(twin).is_ok_and(|twin| {
-                use std::os::unix::fs::MetadataExt as _;
-                (twin.dev(), twin.ino()) == (metadata.dev(), metadata.ino())
-            })
-        };
-        let refused = guard.control.known(&guard.root).into_iter().filter(|twin| is_it(twin));
-        let rule = refused.filter_map(|twin| guard.control.refuses(Touch::Read, &twin)).next();
+        let rule = guard.control.refuses_twin(&guard.root, (metadata.dev(), metadata.ino()));
         rule.map_or(Ok(()), |rule| {
             Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule })
         })

@@ -38,8 +38,6 @@ mod server;
 mod tests;
 #[cfg(not(feature = "mcp"))]
 mod unavailable;
-#[cfg(all(feature = "mcp", target_os = "linux"))]
-mod watch;
 #[cfg(feature = "mcp")]
 mod wire;
 

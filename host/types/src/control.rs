@@ -18,7 +18,7 @@
 //!
 //! Names count whatever their case and however they are spelled in Unicode, because some file systems open
 //! `.GIT/config`, `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure but
-//! for [`is_in_repository`] and [`ControlFiles::known`]; callers ask it about the path as it was asked for *and* about
+//! for [`is_in_repository`] and [`ControlFiles::refuses_twin`]; callers ask it about the path as it was asked for *and* about
 //! where the open descriptor really lies, so that neither a link nor a renamed parent gets around it.
 
 mod code;
@@ -28,7 +28,10 @@ mod tests;
 
 pub use code::is_code;
 use icu_normalizer::uts46::Uts46MapperBorrowed;
-use std::path::{Component, Path, PathBuf};
+use std::{
+    os::unix::fs::{DirEntryExt as _, MetadataExt as _},
+    path::{Component, Path, PathBuf},
+};
 pub use table::{Group, HARMLESS_OF_GIT, Holds, OPEN_OF_OPCELL, TABLE};
 
 /// Entries of one folder that are looked at for their names.
@@ -143,21 +146,15 @@ impl ControlFiles {
         self.sealed.iter().find(|place| lies_in(root, place) || lies_in(place, root)).map(PathBuf::as_path)
     }
 
-    /// Files that secrets are known to lie in, for comparing a file that has several names with them: those that the
-    /// project names, and those of the table at the top of the root and of the project. Blocks.
+    /// Why a grant of `root` does not extend to a file that has several names, by its device and its number there: one
+    /// of its names is a secret's, or a file's that runs are in. The names that the project gives secrets are looked
+    /// at, and those below the root and the project, of at most 100,000 files. Blocks.
     #[must_use]
-    pub fn known(&self, root: &Path) -> Vec<PathBuf> {
-        let folders = [Some(root), self.project.as_deref().filter(|project| *project != root)];
-        let usual = folders.into_iter().flatten().flat_map(|folder| {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_ENTRIES);
-            let secret = |name: &std::ffi::OsString| {
-                let names = [plain(&name.to_string_lossy())];
-                matches!(table::holds(&names, 0), Some(Holds::Secrets | Holds::Runs))
-            };
-            let secrets = entries.map(|entry| entry.file_name()).filter(secret).map(|name| folder.join(name));
-            secrets.chain([folder.join(".git/config"), folder.join(".docker/config.json")]).collect::<Vec<_>>()
-        });
-        self.secrets.iter().cloned().chain(usual).collect()
+    pub fn refuses_twin(&self, root: &Path, file: (u64, u64)) -> Option<String> {
+        let folders = [Some(root), self.project.as_deref().filter(|project| !project.starts_with(root))];
+        let below = folders.into_iter().flatten().flat_map(|folder| names_of(folder, file.1));
+        let mut names = self.secrets.iter().cloned().chain(below).filter(|path| is_file(path, file));
+        names.find_map(|path| self.refuses(Touch::Read, &path))
     }
 
     /// Returns `true` if a file that may be written below `root` could decide something: for grants that are not looked
@@ -169,6 +166,32 @@ impl ControlFiles {
         let mut places = self.secrets.iter().chain(&self.fixed).chain(&self.loaded).chain(project).chain(listed);
         self.refuses(Touch::Write, root).is_some() || places.any(|place| lies_in(place, root))
     }
+}
+
+/// Files that are looked at below a folder for the names of one of them.
+const MAX_WALKED: usize = 100_000;
+
+/// The files below a folder that have a number, which is one file's on each device. Links are not followed.
+fn names_of(folder: &Path, number: u64) -> Vec<PathBuf> {
+    let (mut found, mut pending, mut walked) = (Vec::new(), vec![folder.to_owned()], 0);
+    while let Some(folder) = pending.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            walked += 1;
+            if walked > MAX_WALKED {
+                return found;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => pending.push(entry.path()),
+                Ok(_) if entry.ino() == number => found.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn is_file(path: &Path, (device, number): (u64, u64)) -> bool {
+    path.symlink_metadata().is_ok_and(|file| (file.dev(), file.ino()) == (device, number))
 }
 
 /// Returns `true` if a folder holds, at its top, something whose name says that it decides what runs. Blocks.

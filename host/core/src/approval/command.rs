@@ -9,13 +9,103 @@ const DEPTH: usize = 4;
 /// The most words that are looked at; longer commands are uncertain.
 const MAX_WORDS: usize = 10_000;
 
-/// Programs that run what they are given in another form than words.
+/// Programs that run what they are given in another form than words: texts, files, or what a project names.
 const INTERPRETERS: &[&str] = &[
-    "sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh", "eval", "source", ".", "exec", "command",
-    "builtin", "busybox", "python", "perl", "ruby", "node", "deno", "bun", "php", "lua", "awk", "gawk", "xargs",
-    "parallel", "ssh", "su", "make", "script", "mawk", "nawk", "tclsh", "expect", "pwsh", "trap", "alias", "watch",
-    "batch", "crontab",
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "ash",
+    "fish",
+    "csh",
+    "tcsh",
+    "eval",
+    "source",
+    ".",
+    "exec",
+    "command",
+    "builtin",
+    "busybox",
+    "python",
+    "perl",
+    "ruby",
+    "node",
+    "deno",
+    "bun",
+    "php",
+    "lua",
+    "awk",
+    "gawk",
+    "xargs",
+    "parallel",
+    "ssh",
+    "su",
+    "make",
+    "script",
+    "mawk",
+    "nawk",
+    "tclsh",
+    "expect",
+    "pwsh",
+    "trap",
+    "alias",
+    "watch",
+    "batch",
+    "crontab",
+    "at",
+    "bind",
+    "doas",
+    "enable",
+    "nodejs",
+    "npm",
+    "npx",
+    "pnpm",
+    "yarn",
+    "bunx",
+    "ts-node",
+    "tsx",
+    "pypy",
+    "pip",
+    "pipx",
+    "uv",
+    "uvx",
+    "poetry",
+    "tox",
+    "nox",
+    "rscript",
+    "julia",
+    "java",
+    "groovy",
+    "scala",
+    "mvn",
+    "gradle",
+    "ant",
+    "go",
+    "cargo",
+    "rake",
+    "bundle",
+    "just",
+    "ninja",
+    "cmake",
+    "bazel",
+    "elixir",
+    "erl",
+    "runghc",
+    "gdb",
+    "lldb",
+    "vi",
+    "vim",
+    "nvim",
+    "ex",
+    "ed",
+    "emacs",
+    "openssl",
+    "ssh-keygen",
 ];
+
+/// The fewest letters of an interpreter that is looked for behind the letter of an option: `-lash` lists files.
+const MIN_ATTACHED_INTERPRETER: usize = 4;
 
 /// Characters that may precede a program: `!rm` of an alias of git, `@rm` and `-rm` of a line of make.
 const PREFIXES: [char; 4] = ['!', '@', '-', '+'];
@@ -96,6 +186,20 @@ fn folded(text: &str) -> String {
     text.chars().filter(|c| !is_invisible(*c)).flat_map(char::to_lowercase).collect()
 }
 
+/// The programs that a word may hold behind something else: an option's letters (`-Srm`), a sign (`EXEC:rm,pty`,
+/// `-c:!rm`), or an address with a letter (`1erm` of sed). What is behind a slash is its base name already.
+fn attached(word: &str) -> impl Iterator<Item = &str> {
+    let base = basename(word);
+    let letters = base.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    let digits = base.trim_start_matches(|c: char| c.is_ascii_digit());
+    let command = if digits.len() < base.len() { digits } else { "" };
+    let after =
+        |text: &'_ str, count: usize| text.char_indices().nth(count).map(|(at, _)| base.len() - text.len() + at);
+    let places = [after(letters, 1), after(letters, 2), after(command, 0), after(command, 1)];
+    let behind_signs = base.split([':', '!', ',', '@', '+']).skip(1);
+    places.into_iter().flatten().filter_map(|at| base.get(at..)).chain(behind_signs).filter(|rest| !rest.is_empty())
+}
+
 fn basename(text: &str) -> &str {
     text.rsplit('/').next().unwrap_or(text)
 }
@@ -107,7 +211,8 @@ impl Word {
     }
 
     fn is_interpreter(&self) -> bool {
-        self.values().any(|value| {
+        let attached = self.values().flat_map(attached).filter(|value| value.len() >= MIN_ATTACHED_INTERPRETER);
+        self.values().chain(attached).any(|value| {
             let name = folded(basename(value.trim_start_matches(['!', '@'])));
             let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
             INTERPRETERS.iter().any(|known| {
@@ -125,7 +230,8 @@ impl Word {
         };
         self.values().map(folded).any(|own| {
             let bare = own.trim_start_matches(PREFIXES);
-            is(&own) || (is_program && (is(basename(&own)) || is(basename(bare))))
+            let is_attached = || attached(&own).any(&is);
+            is(&own) || (is_program && (is(basename(&own)) || is(basename(bare)) || is_attached()))
         })
     }
 }
@@ -400,6 +506,37 @@ mod tests {
         assert!(covers("cargo test --release -- x", "cargo test *"));
         assert!(!covers("cargo test -- $X", "cargo test *"));
         assert!(!covers("cargo build", "cargo test *"));
+    }
+
+    #[test]
+    fn a_command_is_found_behind_an_option_a_sign_or_an_address() {
+        for text in [
+            "env -Srm v",
+            "flock f -crm\\ v",
+            "rsync -erm a b:c",
+            "tar -Irm\\ x y",
+            "vim -c:!rm\\ x",
+            "sed '1erm -f v' f",
+            "socat - EXEC:rm",
+            "socat - SYSTEM:rm\\ x",
+            "npm run x",
+            "nodejs x.js",
+            "pypy3 x.py",
+            "java -jar x.jar",
+            "man -Pbash x",
+        ] {
+            assert!(asks(text, "rm"), "{text}");
+        }
+        for text in ["ls -lash", "ls -l form.txt", "cat a:b", "sed -n 1,20p term.txt", "grep -rn arm src"] {
+            assert!(!asks(text, "rm"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_many_signs_is_read_once() {
+        let word = ":".repeat(1 << 16);
+        assert_eq!(attached(&word).count(), 0);
+        assert!(!asks(&format!("echo {}", ":a".repeat(1 << 16)), "rm"));
     }
 
     #[test]

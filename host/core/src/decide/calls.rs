@@ -7,17 +7,11 @@ use super::{
 use crate::{
     conversation::ToolCallRequest,
     event::{AskedCall, Event, Request},
-    state::{AskAnswer, Conversation},
+    state::{AskAnswer, Conversation, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE},
 };
 use opcell_ir::ir::Then;
 use opcell_types::Value;
 use std::{collections::HashSet, sync::Arc};
-
-/// Questions about calls of one answer that are asked at the same time.
-const AT_ONCE: usize = 16;
-
-/// Questions about calls of one turn; further calls that need one are refused.
-const MAX_QUESTIONS: u32 = 100;
 
 /// Decides on a call that the session has a tool for.
 pub(super) fn next<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a> {
@@ -76,7 +70,7 @@ fn ask<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a>
     let mut ids: HashSet<&str> = talk.calls.iter().take(talk.asked).map(|call| call.id.as_str()).collect();
     let mut calls = Vec::new();
     for call in talk.calls.iter().skip(talk.asked) {
-        let room = AT_ONCE.min((MAX_QUESTIONS - talk.questions.min(MAX_QUESTIONS)) as usize);
+        let room = MAX_QUESTIONS_AT_ONCE.min((MAX_QUESTIONS - talk.questions.min(MAX_QUESTIONS)) as usize);
         if calls.len() >= room {
             break;
         }

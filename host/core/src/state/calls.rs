@@ -16,6 +16,12 @@ use opcell_types::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// Questions about calls of one answer that are asked at the same time.
+pub(crate) const MAX_QUESTIONS_AT_ONCE: usize = 16;
+
+/// Questions about calls of one turn; further calls that need one are refused.
+pub(crate) const MAX_QUESTIONS: u32 = 100;
+
 /// Bytes of a digest that name a question about a call.
 const ID_BYTES: usize = 16;
 
@@ -168,9 +174,10 @@ impl State {
         let path: Arc<str> = self.path_of(id).into();
         let (visit, _) = self.visit_of(id);
         let said = talk.said().map(|text| printable(&cleaned(text), MAX_SAID_BYTES));
-        let open = talk.asks.iter().filter(|ask| ask.answer.is_none());
+        let open: Vec<&Ask> = talk.asks.iter().filter(|ask| ask.answer.is_none()).collect();
+        let calls = talk.calls_by_id(open.iter().map(|ask| &*ask.of.call).collect());
         let of = |ask: &Ask| {
-            let call = talk.call(&ask.of.call)?;
+            let call = calls.get(&*ask.of.call)?;
             let arguments = talk.arguments_of(call);
             Some(Question::Call {
                 id: ask.of.id.clone(),
@@ -189,7 +196,7 @@ impl State {
                 approved_by: ask.approved_by.clone(),
             })
         };
-        open.filter_map(of).collect()
+        open.into_iter().filter_map(of).collect()
     }
 
     /// The frame that asks a question about a call, while it has no answer.

@@ -12,7 +12,10 @@ use crate::{
 };
 use opcell_types::{Value, value::Array};
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 /// One execution of a step's form, retries included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -309,6 +312,15 @@ impl Conversation {
     /// A call that the model asked for and that has not been answered.
     pub(crate) fn call(&self, id: &str) -> Option<&ToolCallRequest> {
         self.calls.iter().find(|call| call.id == id)
+    }
+
+    /// The first call of each of the IDs.
+    pub(crate) fn calls_by_id(&self, ids: HashSet<&str>) -> HashMap<&str, &ToolCallRequest> {
+        let mut found = HashMap::new();
+        for call in self.calls.iter().filter(|call| ids.contains(call.id.as_str())) {
+            found.entry(call.id.as_str()).or_insert(call);
+        }
+        found
     }
 
     /// Returns a tool's answer in the round that has just ended, if it was called there and did not fail.

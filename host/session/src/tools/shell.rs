@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use opcell_engine::ports::Failure;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_types::{ToolDescription, Value};
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -82,29 +81,29 @@ struct ShellTool {
 impl ShellTool {
     async fn run(&self, arguments: &Value) -> Result<Value, Failure> {
         let arguments = serde_json::Value::from(arguments);
-        let command = arguments.get("command").and_then(|command| command.as_str()).unwrap_or_default();
+        let text = arguments.get("command").and_then(|command| command.as_str()).unwrap_or_default();
         let asked = arguments.get("timeout_seconds").and_then(serde_json::Value::as_u64).map(Duration::from_secs);
         let timeout = asked.unwrap_or(self.shell.timeout).min(self.shell.max_timeout);
         let inherited = INHERITED.into_iter().chain(self.shell.environment.iter().map(String::as_str));
-        let mut child = Command::new("bash")
+        let mut command = Command::new("bash");
+        command
             .arg("-c")
-            .arg(command)
+            .arg(text)
             .current_dir(&self.shell.folder)
             .env_clear()
             .envs(inherited.filter_map(|name| Some((name, std::env::var_os(name)?))))
             .env(TOOL_CALL_VARIABLE, "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| failure("bash-failed", format!("cannot start bash: {error}")))?;
-        let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
-        let finished = tokio::time::timeout(timeout, outcome(&mut child, group)).await;
+            .stderr(Stdio::piped());
+        opcell_process::watched(&mut command);
+        let started = command.spawn().map_err(|error| failure("bash-failed", format!("cannot start bash: {error}")))?;
+        let mut running = Running(started);
+        let finished = tokio::time::timeout(timeout, outcome(&mut running.0)).await;
         let (status, stdout, stderr) = match finished {
             Ok(outcome) => outcome.map_err(|error| failure("bash-failed", error.to_string()))?,
             Err(_) => {
+                running.end().await;
                 let message = format!(
                     "the command was killed after {} s; ask for more with `timeout_seconds`",
                     timeout.as_secs()
@@ -128,25 +127,32 @@ impl Tool for ShellTool {
     }
 }
 
-/// A command's process group, killed when the call ends for whatever reason.
-struct Group(Option<Pid>);
+/// The time that the end of a command and of all that it started may take.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // It fails when the group is gone, which is what is wanted.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+/// A command with all that it started, which ends with the call, for whatever reason that ends.
+struct Running(Child);
+
+impl Running {
+    async fn end(&mut self) {
+        opcell_process::end(&self.0);
+        // The kernel may hold a process in a system call: the call does not wait for that.
+        let _ = tokio::time::timeout(END_TIMEOUT, self.0.wait()).await;
     }
 }
 
-async fn outcome(child: &mut Child, group: Group) -> std::io::Result<(std::process::ExitStatus, String, String)> {
+impl Drop for Running {
+    fn drop(&mut self) {
+        opcell_process::end(&self.0);
+    }
+}
+
+async fn outcome(child: &mut Child) -> std::io::Result<(std::process::ExitStatus, String, String)> {
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let over = CancellationToken::new();
     let ended = async {
+        // It ends once everything that the command left in the background has ended.
         let status = child.wait().await;
-        // What a command leaves in the background would outlive the run, and keep its outputs open.
-        drop(group);
         over.cancel();
         status
     };

@@ -249,6 +249,10 @@ async fn bash_does_not_wait_for_what_it_leaves_behind_and_keeps_outputs_bounded(
     let world = world();
     let result = call(&world, "bash", json!({"command": "sleep 30 & echo done"})).await.unwrap();
     assert_eq!(result.get("stdout"), Some(&Value::from("done\n")));
+    // Neither does what left its session, and it ends all the same.
+    let left = call(&world, "bash", json!({"command": "setsid sleep 300 & echo $!"})).await.unwrap();
+    let left = left.get("stdout").and_then(Value::as_str).unwrap().trim().to_owned();
+    assert!(!left.is_empty() && !std::path::Path::new("/proc").join(left).exists());
     let result = call(&world, "bash", json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x"})).await.unwrap();
     let shown = result.as_str().unwrap();
     assert!(shown.len() < RESULT_LIMIT + 100 && shown.contains("[truncated:"), "{}", shown.len());

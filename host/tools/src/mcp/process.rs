@@ -2,7 +2,6 @@
 
 use super::McpServer;
 use opcell_types::text::printable;
-use rustix::process::{Pid, Signal};
 use std::{
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
@@ -28,15 +27,7 @@ pub(super) struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // None once its end was waited for: the number may be another process's then.
-        let id = self.child.get_mut().id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let Some(id) = id else { return };
-        // On Linux this is the process that watches over the server: it ends what the server started, and itself.
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::kill_process(id, Signal::TERM);
-        // What the server itself started (`npx` starts another program) is in its process group.
-        #[cfg(not(target_os = "linux"))]
-        let _ = rustix::process::kill_process_group(id, Signal::KILL);
+        opcell_process::end(self.child.get_mut());
     }
 }
 
@@ -59,10 +50,7 @@ impl Process {
                 command.env(name, value);
             }
         }
-        #[cfg(not(target_os = "linux"))]
-        command.process_group(0).kill_on_drop(true);
-        #[cfg(target_os = "linux")]
-        super::watch::over(&mut command);
+        opcell_process::watched(&mut command);
         if config.confine {
             confine(&mut command, config)?;
         }

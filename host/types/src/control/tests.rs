@@ -347,14 +347,25 @@ fn a_folder_that_is_read_for_documents_takes_no_new_ones() {
 }
 
 #[test]
-fn a_file_with_several_names_is_compared_with_every_secret_of_its_root() {
+fn a_file_with_several_names_is_refused_where_one_of_them_is_a_secret() {
+    use std::os::unix::fs::MetadataExt as _;
     let folder = tempfile::tempdir().unwrap();
-    for name in ["prod.env", "notes.txt", "id_work"] {
-        std::fs::write(folder.path().join(name), "").unwrap();
+    let root = folder.path().join("work");
+    std::fs::create_dir_all(root.join("sub/deep")).unwrap();
+    std::fs::create_dir_all(folder.path().join("config")).unwrap();
+    let control = ControlFiles { project: Some(folder.path().to_owned()), ..ControlFiles::default() };
+    for (number, secret) in ["work/.env", "work/sub/deep/id_rsa", "config/prod.env"].into_iter().enumerate() {
+        std::fs::write(folder.path().join(secret), "").unwrap();
+        let twin = root.join(format!("n{number}.txt"));
+        std::fs::hard_link(folder.path().join(secret), &twin).unwrap();
+        let found = twin.metadata().unwrap();
+        assert!(control.refuses_twin(&root, (found.dev(), found.ino())).is_some(), "{secret}");
     }
-    let known = ControlFiles::default().known(folder.path());
-    assert!(known.contains(&folder.path().join("prod.env")) && known.contains(&folder.path().join("id_work")));
-    assert!(!known.contains(&folder.path().join("notes.txt")));
+    let plain = root.join("a.txt");
+    std::fs::write(&plain, "").unwrap();
+    std::fs::hard_link(&plain, root.join("sub/b.txt")).unwrap();
+    let found = plain.metadata().unwrap();
+    assert_eq!(control.refuses_twin(&root, (found.dev(), found.ino())), None);
 }
 
 #[test]

@@ -2,13 +2,18 @@
 
 use super::{Change, missing};
 use crate::event::{AskedCall, CallAnswer, FrameId};
-use crate::state::{Ask, AskAnswer, Conversation, State};
+use crate::state::{Ask, AskAnswer, Conversation, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE, State};
 use std::sync::Arc;
 
 impl State {
     pub(super) fn ask_about_calls(&mut self, frame: FrameId, calls: &[AskedCall]) -> Change {
         let now = self.now;
         let talk = self.conversation_mut(frame)?;
+        // A journal from elsewhere may name as many as it has bytes, and each is compared with the others.
+        let all = u64::from(talk.questions).saturating_add(calls.len() as u64);
+        if calls.len() > MAX_QUESTIONS_AT_ONCE || all > u64::from(MAX_QUESTIONS) {
+            return missing(format!("{} questions at once, and {all} in a turn", calls.len()));
+        }
         for call in calls {
             talk.asks.retain(|ask| ask.of.call != call.call);
             talk.questions += 1;

@@ -56,7 +56,12 @@ pub(super) fn verify(
             if id.is_empty() || id.len() > MAX_ID {
                 return Err("an ID of no or too many bytes");
             }
-            let at = sent.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+            // The signed text has a dot after each: with more of them, a part of the time or the body would be the ID's.
+            if id.contains('.') {
+                return Err("an ID with a dot");
+            }
+            let is_plain = sent.bytes().all(|byte| byte.is_ascii_digit()) && !(sent.len() > 1 && sent.starts_with('0'));
+            let at = is_plain.then_some(sent).and_then(|sent| Timestamp::from_second(sent.parse().ok()?).ok());
             let off = at.ok_or("a timestamp that is not one")?.duration_since(now).unsigned_abs();
             if off > webhook.window {
                 return Err("a timestamp outside of the window");
@@ -148,6 +153,20 @@ mod tests {
         assert!(verified(1_700_000_000 - 300).is_ok() && verified(1_700_000_000 + 300).is_ok());
         for at in [1_700_000_000 - 301, 1_700_000_000 + 301, i64::MAX, i64::MIN] {
             assert!(verified(at).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_signed_text_cannot_be_moved() {
+        let hook = webhook(Signature::Standard);
+        let own = standard(b"s", "m1", 1_700_000_000, b"T.{}");
+        let verified = |headers: &HeaderMap, body| verify(&hook, &[b"s".to_vec()], headers, body, now());
+        assert!(verified(&own, b"T.{}").is_ok());
+        for (name, value) in [("webhook-id", "m1.1700000000"), ("webhook-timestamp", "+1700000000")] {
+            let mut headers = own.clone();
+            headers.insert(name, value.parse().unwrap());
+            assert_ne!(verified(&headers, b"{}"), Err("a wrong signature"), "{value}");
+            assert!(verified(&headers, b"{}").is_err(), "{value}");
         }
     }
 

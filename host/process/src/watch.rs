@@ -1,8 +1,11 @@
-//! A process between the host and a server, so that nothing that a server started outlives it.
+//! A process between the host and a program, so that nothing that the program started outlives it.
 //!
 //! A program leaves its process group and its session with one call, and its parent by ending. What it cannot leave is
-//! the process that adopts orphans: this one. It waits for the server; when that ends, or the host does, or the host
-//! asks, it ends whatever descends from the server, and then itself, as the server ended.
+//! the process that adopts orphans: this one. It waits for the program; when that ends, or the host does, or the host
+//! asks, it ends whatever descends from the program, and then itself, as the program ended.
+//!
+//! The kernel tells of the host's end when the thread of the host ends that forked. A thread that ends earlier, as those
+//! of a pool do, is told from the host by the parent of this process, which stays the same.
 //!
 //! It is a copy of the host made by fork, between fork and exec, in a process of many threads: **nothing here may
 //! allocate, lock or panic**. It holds no file of the host, and its memory cannot be read by others.
@@ -23,7 +26,7 @@ const STAT_BYTES: usize = 256;
 const LOOK_NS: i64 = 20_000_000;
 
 /// Starts what the command starts under a process that watches over it.
-pub(super) fn over(command: &mut Command) {
+pub(crate) fn over(command: &mut Command) {
     // SAFETY: see above; `getpid` is called before the fork.
     unsafe {
         let host = libc::getpid();
@@ -38,7 +41,6 @@ pub(super) fn over(command: &mut Command) {
 unsafe fn split(host: pid_t) -> io::Result<()> {
     // SAFETY: system calls on values of this frame.
     unsafe {
-        // Of the threads of the host, the one that forked counts: the runtime's own live as long as it does.
         checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM))?;
         // The host may have ended before the kernel knew.
         if libc::getppid() != host {
@@ -52,8 +54,8 @@ unsafe fn split(host: pid_t) -> io::Result<()> {
         let watching = libc::getpid();
         // Not `fork`: its handlers take locks that another thread of the host may have held.
         match libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) {
-            0 => serve(watching),
-            server if server > 0 => watch(server as pid_t),
+            0 => become_program(watching),
+            program if program > 0 => watch(program as pid_t, host),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -63,7 +65,7 @@ unsafe fn split(host: pid_t) -> io::Result<()> {
 ///
 /// # Safety
 /// Between fork and exec only.
-unsafe fn serve(watching: pid_t) -> io::Result<()> {
+unsafe fn become_program(watching: pid_t) -> io::Result<()> {
     // SAFETY: system calls on values of this frame.
     unsafe {
         checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
@@ -82,11 +84,12 @@ fn checked(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Waits for the end of the server, or for being asked to end it; ends everything that is left.
+/// Waits for the end of the program or of the host, or for being asked to end the program; ends everything that is
+/// left.
 ///
 /// # Safety
 /// In a process of its own only: it does not return.
-unsafe fn watch(server: pid_t) -> ! {
+unsafe fn watch(program: pid_t, host: pid_t) -> ! {
     // SAFETY: system calls on values of this frame; all signals are blocked, and taken one by one.
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
@@ -97,17 +100,23 @@ unsafe fn watch(server: pid_t) -> ! {
         }
         let mut asked = std::mem::zeroed();
         libc::sigemptyset(&raw mut asked);
-        libc::sigaddset(&raw mut asked, libc::SIGTERM);
-        libc::sigaddset(&raw mut asked, libc::SIGCHLD);
+        for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGCHLD] {
+            libc::sigaddset(&raw mut asked, signal);
+        }
         let mut status = None;
         while status.is_none() {
-            reap(server, &mut status);
-            if status.is_none() && libc::sigtimedwait(&raw const asked, ptr::null_mut(), ptr::null()) == libc::SIGTERM {
+            reap(program, &mut status);
+            if status.is_some() {
                 break;
+            }
+            match libc::sigtimedwait(&raw const asked, ptr::null_mut(), ptr::null()) {
+                libc::SIGUSR1 => break,
+                libc::SIGTERM if libc::getppid() != host => break,
+                _ => {}
             }
         }
         // What is ended leaves its children to this process, until there are none.
-        while reap(server, &mut status) {
+        while reap(program, &mut status) {
             end_children();
             let moment = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
             libc::sigtimedwait(&raw const asked, ptr::null_mut(), &raw const moment);
@@ -120,20 +129,20 @@ unsafe fn watch(server: pid_t) -> ! {
 ///
 /// # Safety
 /// System calls only; it takes the children of the whole process.
-unsafe fn reap(server: pid_t, status: &mut Option<c_int>) -> bool {
+unsafe fn reap(program: pid_t, status: &mut Option<c_int>) -> bool {
     loop {
         let mut ended: c_int = 0;
         // SAFETY: the pointer is to a value of this frame.
         match unsafe { libc::waitpid(-1, &raw mut ended, libc::WNOHANG | libc::__WALL) } {
             0 => return true,
-            child if child == server => *status = Some(ended),
+            child if child == program => *status = Some(ended),
             child if child > 0 => {}
             _ => return false,
         }
     }
 }
 
-/// Ends as the server did.
+/// Ends as the program did.
 ///
 /// # Safety
 /// In a process of its own only.
