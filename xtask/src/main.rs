@@ -8,11 +8,11 @@ mod authors;
 mod bench;
 mod bindings;
 mod book;
-mod dist;
 mod guests;
 mod package;
 mod process;
 mod prose;
+mod release;
 mod screenshots;
 mod toolchain;
 
@@ -33,7 +33,7 @@ usage: cargo xtask <task>
   bindings    the Python package as a wheel; `--release`, and `--test` installs it where there is no Rust and tests it
   prose       English as the glossary wants it, counted crate by crate: a count may only shrink
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
-  dist        what a release has: archive, package, bill of materials, checksums; `--binary PATH` takes a built binary
+  release     everything that a person installs, into dist/; `--verify` installs it and runs it
   package     every published crate as crates.io would get it, and a crate elsewhere that builds against them";
 
 fn main() -> ExitCode {
@@ -60,10 +60,10 @@ fn perform(arguments: &[String]) -> Result<()> {
         "bench" => bench::bench(rest),
         "against" => against::against(rest),
         "screenshots" => screenshots::screenshots(),
-        "dist" => dist::dist(rest),
         "package" => package::package(),
         "bindings" => bindings::bindings(rest),
         "book" => book::book(rest),
+        "release" => release::release(rest),
         "prose" => prose::prose(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -3,6 +3,7 @@
 use crate::{
     guests,
     process::{cargo, output, root, run, target_directory},
+    release::crates::{self, Package},
 };
 use anyhow::{Context as _, Result, ensure};
 use std::{
@@ -31,11 +32,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub fn package() -> Result<()> {
     guests::build()?;
     let target = target_directory()?;
-    let packages = packages()?;
+    let packages = crates::in_publish_order()?;
     let mut command = cargo();
     command.args(["package", "--locked", "--no-verify"]).current_dir(root());
-    for (name, _) in &packages {
-        command.args(["--package", name]);
+    for package in &packages {
+        command.args(["--package", &package.name]);
     }
     run(&mut command)?;
 
@@ -46,10 +47,10 @@ pub fn package() -> Result<()> {
     used
 }
 
-fn use_them(scratch: &Path, target: &Path, packages: &[(String, String)]) -> Result<()> {
+fn use_them(scratch: &Path, target: &Path, packages: &[Package]) -> Result<()> {
     let mut manifest = "[package]\nname = \"scratch\"\nedition = \"2024\"\n\n[dependencies]\n".to_owned();
     manifest.push_str("opcell = { version = \"*\", default-features = false }\n\n[workspace]\n\n[patch.crates-io]\n");
-    for (name, version) in packages {
+    for Package { name, version, .. } in packages {
         let folder = unpack(scratch, &target.join("package"), name, version)?;
         writeln!(manifest, "{name} = {{ path = {:?} }}", folder.display().to_string())?;
     }
@@ -65,19 +66,6 @@ fn use_them(scratch: &Path, target: &Path, packages: &[(String, String)]) -> Res
     ensure!(printed.trim() == r#"{"text":"hello"}"#, "the cell gave {printed:?}");
     eprintln!("{} packages; a crate outside of the repository builds against them and runs a cell", packages.len());
     Ok(())
-}
-
-/// Names and versions of what is published.
-fn packages() -> Result<Vec<(String, String)>> {
-    let metadata = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]).current_dir(root()));
-    let metadata: serde_json::Value = serde_json::from_str(&metadata.context("`cargo metadata` fails")?)?;
-    let all = metadata.get("packages").and_then(serde_json::Value::as_array).context("no packages")?;
-    // `publish` is null unless a manifest restricts it.
-    let published = all.iter().filter(|package| package.get("publish").is_none_or(serde_json::Value::is_null));
-    let text = |package: &serde_json::Value, key: &str| package.get(key)?.as_str().map(str::to_owned);
-    published
-        .map(|package| text(package, "name").zip(text(package, "version")).context("a package without a name"))
-        .collect()
 }
 
 fn unpack(scratch: &Path, packages: &Path, name: &str, version: &str) -> Result<PathBuf> {
