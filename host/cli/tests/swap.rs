@@ -9,6 +9,8 @@
 mod guest;
 #[path = "support/server.rs"]
 mod server;
+#[path = "support/versions.rs"]
+mod versions;
 
 use serde_json::{Value, json};
 use server::{PATIENCE, Server, opcell};
@@ -16,11 +18,12 @@ use std::{
     fs,
     io::{BufRead, BufReader, Write as _},
     path::Path,
-    process::{Child, Output, Stdio},
+    process::{Child, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
+use versions::{done, put, result, run, version};
 
 const WORKFLOW: &str = r#"{:name "say" :description "Waits, then says which version it has"
  :steps [{:name "wait" :type :wait :signal "go"}
@@ -39,54 +42,10 @@ fn project(plugin: &str) -> tempfile::TempDir {
     folder
 }
 
-/// A component whose operation gives `says`, and which asks for `asks`.
-fn version(folder: &Path, says: &str, asks: &str) -> Vec<u8> {
-    let manifest = json!({
-        "schema": 1, "name": "test", "version": "1.0.0",
-        "capabilities": { "tools": if asks.is_empty() { json!([]) } else { json!([{"name": asks, "reason": "a test"}]) } },
-    });
-    let says = format!("\"{says}\"");
-    let text = format!(
-        ";; world operation-plugin\n(module\n(@custom \"opcell:manifest\" {:?})\n;; @memory\n;; @entry\n;; @describe\n\
-         (data (i32.const 512) {says:?})\n(func (export \"opcell:plugin/operations@0.1.0#invoke\")\n\
-         (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)\n\
-         (call $ok (i32.const 512) (i32.const {})))\n)\n",
-        manifest.to_string(),
-        says.len(),
-    );
-    let source = folder.join("guest.wat");
-    fs::write(&source, text).unwrap();
-    let bytes = guest::component(&source);
-    fs::remove_file(source).unwrap();
-    bytes
-}
-
-/// As builds do it: whoever reads the file has all of one version.
-fn put(folder: &Path, bytes: &[u8]) {
-    fs::write(folder.join(".part"), bytes).unwrap();
-    fs::rename(folder.join(".part"), folder.join("test.wasm")).unwrap();
-}
-
-fn run(folder: &Path, arguments: &[&str]) -> Output {
-    opcell(folder).args(arguments).output().unwrap()
-}
-
-fn done(folder: &Path, arguments: &[&str]) {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
 /// A run that has begun, with the version of the moment, and waits.
 fn begin(folder: &Path, name: &str) {
     let output = run(folder, &["run", "say", "--as", name, "--quiet"]);
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Returns the result of a run.
-fn result(folder: &Path, name: &str) -> Value {
-    let output = run(folder, &["runs", "show", name, "--json"]);
-    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
-    shown["result"].clone()
 }
 
 /// A worker whose lines come as they are printed.

@@ -19,7 +19,7 @@ use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Su
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::CapabilityNarrowing, names::Outcome};
-use opcell_sandbox::{CellRequest, CellResult, HostServices, LoadError, Manifest, Narrowing, Plugin, Tape};
+use opcell_sandbox::{Access, CellRequest, CellResult, HostServices, LoadError, Manifest, Narrowing, Plugin, Tape};
 use opcell_schema::shown;
 use opcell_session::tools::SessionTool;
 use opcell_types::{
@@ -166,6 +166,8 @@ pub struct Catalog {
     left_out: Vec<PluginError>,
     /// The targets of names in documents.
     tools: Tools,
+    /// Tools that the project's profiles and defaults declare for sessions that declare none.
+    session_tools: OnceLock<Vec<String>>,
     widen: OnceLock<Box<dyn Widen>>,
     /// The catalogue itself, for the calls of its plugins' cells.
     this: OnceLock<Weak<Catalog>>,
@@ -182,6 +184,26 @@ impl Catalog {
     /// Lets the cells of its plugins call what the project has by name.
     pub(crate) fn connect(self: &Arc<Self>) {
         let _ = self.this.set(Arc::downgrade(self));
+    }
+
+    /// Sets the tools that profiles and defaults declare for sessions that declare none.
+    pub(crate) fn declare_session_tools(&self, tools: Vec<String>) {
+        let _ = self.session_tools.set(tools);
+    }
+
+    /// The tools that a session may have by a profile or by default.
+    pub(crate) fn session_tools(&self) -> impl Iterator<Item = &str> {
+        self.session_tools.get().into_iter().flatten().map(String::as_str)
+    }
+
+    /// Returns `true` if a plugin's grants let it write, or reach the network or tools of the host: then a model gets
+    /// its operations only where they are declared.
+    pub(crate) fn reaches(&self, plugin: &str) -> bool {
+        let granted = self.plugins().find(|known| known.name() == plugin).map(|known| known.policy().grants().clone());
+        granted.is_some_and(|granted| {
+            let writes = granted.files.values().any(|files| files.access == Access::ReadWrite);
+            writes || !granted.tools.is_empty() || !granted.dangerous_preopens.is_empty()
+        })
     }
 
     /// The services of one cell.

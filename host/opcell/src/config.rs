@@ -118,6 +118,14 @@ pub struct Config {
     covers: Arc<OnceLock<Covers>>,
 }
 
+impl SessionSettings {
+    /// Returns the tools that profiles and defaults declare for sessions that declare none.
+    pub(crate) fn declared_tools(&self) -> Vec<String> {
+        let settings = std::iter::once(&self.defaults).chain(self.profiles.values());
+        settings.flat_map(|settings| settings.tools.iter().flatten().cloned()).collect()
+    }
+}
+
 /// The settings of a project's model conversations.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]

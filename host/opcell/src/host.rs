@@ -6,12 +6,14 @@ mod error;
 mod invocation;
 mod loading;
 mod metered;
+mod versions;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{Duplicate, HostError, PluginError, StartError};
 pub use invocation::{CallError, CallOutput, Invocation};
 pub(crate) use loading::Parts;
 pub use metered::JournalSink;
+pub(crate) use versions::WeakHost;
 
 use crate::{
     catalog::Catalog,
@@ -44,6 +46,8 @@ pub struct Host {
     open_calls: Arc<close::OpenCalls>,
     /// For [`Host::reload`].
     parts: Arc<Parts>,
+    /// This host with earlier versions of its plugins.
+    earlier: Arc<versions::EarlierHosts>,
 }
 
 impl fmt::Debug for Host {
@@ -126,20 +130,21 @@ impl Host {
         let program = workflow
             .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
-        let pins = pins::of(&self.catalog, &self.library, workflow.ir());
+        let pins = pins::of(&self.catalog, &self.library, workflow.ir(), options.session.as_ref());
         let options = RunOptions { pins, sink: options.sink.map(guarded_text), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?, self.engine.clone()))
     }
 
-    /// Resumes a run of the journal that has no driver, with its own definition and with the plugins of this host.
+    /// Resumes a run of the journal that has no driver, with its own definition and with the versions of plugins that it
+    /// was started with: those of this host, or earlier ones that its lock accepted.
     ///
     /// # Errors
-    /// When the journal does not have the run, another process drives it, or a plugin that it was started with is not
-    /// here.
+    /// When the journal does not have the run, another process drives it, or a version that it was started with is
+    /// neither loaded nor kept.
     pub async fn resume(&self, run: &str, options: ResumeOptions) -> Result<Run, RunError> {
-        let options = ResumeOptions { pins: pins::all(&self.catalog), sink: options.sink.map(guarded_text), ..options };
-        let resumed = self.engine.resume(&run.into(), options).await;
-        Ok(Run::new(resumed.map_err(|error| self.why_unpinned(error))?, self.engine.clone()))
+        let options = ResumeOptions { sink: options.sink.map(guarded_text), ..options };
+        let (handle, engine) = self.resume_with_versions(&run.into(), options).await?;
+        Ok(Run::new(handle, engine))
     }
 
     /// Resumes every run of the journal that has not ended and has no driver: after a restart, those that the last
@@ -281,11 +286,9 @@ impl Host {
 
     /// A plugin that a run was started with may be missing because it was left out: then that is what has to be put
     /// right.
-    fn why_unpinned(&self, error: RunError) -> RunError {
-        let RunError::Pin { run, name, pinned, found } = error else { return error };
+    fn found_instead(&self, name: &str, found: String) -> String {
         let left_out = self.left_out().iter().find(|left_out| *name == *pins::name_of(&left_out.plugin));
-        let found = left_out.map_or(found, |left_out| format!("none, for it is not loaded: {}", left_out.error));
-        RunError::Pin { run, name, pinned, found }
+        left_out.map_or(found, |left_out| format!("none, for it is not loaded: {}", left_out.error))
     }
 }
 

@@ -95,6 +95,7 @@ mod required_inputs;
 pub mod run;
 mod tenants;
 mod tool_fn;
+mod versions;
 mod written;
 
 pub use async_trait::async_trait;

@@ -17,7 +17,6 @@ pub(crate) use delegation::ChildRuns;
 use indexmap::IndexMap;
 use opcell_engine::{ports::Operations, receipt::Provider};
 use opcell_ir::{Diagnostic, ir::ApprovalRules};
-use opcell_sandbox::Access;
 use opcell_schema::shown;
 use opcell_session::{
     HostSessions,
@@ -209,16 +208,6 @@ fn bound(tools: &[SessionTool], bindings: &IndexMap<String, String>) -> Vec<Sess
     unused.filter_map(|(name, target)| Some(find(tools, target)?.named(name))).collect()
 }
 
-/// Returns `true` if a plugin's grants let it write, or reach the network or tools of the host: then a model gets its
-/// operations only where they are declared.
-fn reaches(catalog: &Catalog, plugin: &str) -> bool {
-    let granted = catalog.plugins().find(|known| known.name() == plugin).map(|known| known.policy().grants().clone());
-    granted.is_some_and(|granted| {
-        let writes = granted.files.values().any(|files| files.access == Access::ReadWrite);
-        writes || !granted.tools.is_empty() || !granted.dangerous_preopens.is_empty()
-    })
-}
-
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, .. } = entry.offer else { return None };
@@ -229,7 +218,7 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
         let tool = OperationTool::new(operations, description, effects, provider);
         Some(SessionTool {
             extension: Some(entry.plugin.as_ref().to_owned()),
-            by_declaration: reaches(catalog, &entry.plugin),
+            by_declaration: catalog.reaches(&entry.plugin),
             ..SessionTool::new(Arc::new(tool))
         })
     };

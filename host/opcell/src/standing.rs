@@ -1,8 +1,14 @@
 //! The standing of a run, in words that lists, pages, the API and metrics share: its status, who drives it, what it
 //! waits for, and whether it will go on by itself.
 
-use crate::{catalog::Catalog, config::Config, live::digest_of, pins};
-use indexmap::IndexMap;
+use crate::{
+    config::Config,
+    host::Host,
+    live::digest_of,
+    pins::{self, Pins},
+    places::Places,
+    versions::AcceptedVersions,
+};
 use opcell_engine::{
     Engine, RunError, State, Status,
     event::{EffectId, Timestamp},
@@ -10,23 +16,60 @@ use opcell_engine::{
 };
 use opcell_journal::RunEntry;
 use serde::{Serialize, Serializer};
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-/// The plugins that a host has, by the name that runs pin them by, and their digests.
-pub type Here = IndexMap<Arc<str>, Arc<str>>;
-
-/// The plugins that are loaded.
-#[must_use]
-pub fn loaded(catalog: &Catalog) -> Here {
-    pins::all(catalog)
+/// The versions of plugins with which a host can drive runs.
+#[derive(Debug, Clone, Default)]
+pub struct Here {
+    /// Those that new runs begin with.
+    current: Pins,
+    /// Earlier ones that the project accepted.
+    accepted: HashSet<(Arc<str>, Arc<str>)>,
 }
 
-/// The plugins of a project as they lie there, none of them loaded. Blocks.
+impl Here {
+    fn new(current: Pins, config: &Config, places: &Places) -> Self {
+        let versions = config.lock.as_ref().and_then(|lock| AcceptedVersions::of(lock, places));
+        let versions = versions.and_then(|versions| versions.list().ok()).unwrap_or_default();
+        // Without the plugin in the project there is nothing that says what a version is granted.
+        let of_project = versions.into_iter().filter(|version| config.plugins.contains_key(&version.plugin));
+        let accepted =
+            of_project.map(|version| (Arc::from(pins::name_of(&version.plugin)), Arc::clone(version.digest.shared())));
+        Self { current, accepted: accepted.collect() }
+    }
+
+    /// Returns the digest of the version of a plugin that new runs begin with, by the name that runs pin it by.
+    #[must_use]
+    pub fn current(&self, name: &str) -> Option<&Arc<str>> {
+        self.current.get(name)
+    }
+
+    /// Returns `true` if a run that pinned this version can be driven.
+    #[must_use]
+    pub fn has(&self, name: &Arc<str>, digest: &Arc<str>) -> bool {
+        self.current.get(name) == Some(digest) || self.accepted.contains(&(name.clone(), digest.clone()))
+    }
+}
+
+/// The versions that are loaded, and those that the host's project accepted.
+pub async fn loaded(host: &Host) -> Here {
+    let current = pins::all(host.catalog());
+    let (config, places) = (host.parts().config.clone(), host.parts().ground.places.clone());
+    let listing = tokio::task::spawn_blocking({
+        let current = current.clone();
+        move || Here::new(current, &config, &places)
+    });
+    listing.await.unwrap_or(Here { current, accepted: HashSet::new() })
+}
+
+/// The versions of a project as they lie there, none of them loaded. Blocks.
 #[must_use]
 pub fn lying(config: &Config) -> Here {
     let digest = |path| Some(Arc::from(digest_of(path).ok()?));
     let plugins = config.plugins.values();
-    plugins.filter_map(|plugin| Some((pins::name_of(&plugin.name).into(), digest(&plugin.path)?))).collect()
+    let current =
+        plugins.filter_map(|plugin| Some((pins::name_of(&plugin.name).into(), digest(&plugin.path)?))).collect();
+    Here::new(current, config, &Places::of_user())
 }
 
 /// Seconds for which a run may be without a driver before it counts as stuck: workers look several times a second.
@@ -162,8 +205,8 @@ impl Standing {
 fn needs(state: &State, here: Option<&Here>) -> Vec<String> {
     let Some(here) = here else { return Vec::new() };
     let short = |digest: &str| digest.chars().take(DIGEST).collect::<String>();
-    let missing = state.pins().iter().filter(|(name, digest)| here.get(*name) != Some(*digest));
-    let missing = missing.map(|(name, digest)| match here.get(name) {
+    let missing = state.pins().iter().filter(|(name, digest)| !here.has(name, digest));
+    let missing = missing.map(|(name, digest)| match here.current(name) {
         Some(found) => format!("{name} {} (here: {})", short(digest), short(found)),
         None => format!("{name} {} (not here)", short(digest)),
     });

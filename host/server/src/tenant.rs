@@ -131,7 +131,7 @@ impl Tenant {
     /// When the run cannot be read.
     pub(crate) async fn standing(&self, entry: &RunEntry, known: Option<&State>) -> Result<Standing, RunError> {
         let host = self.host.now();
-        let here = standing::loaded(host.catalog());
+        let here = standing::loaded(&host).await;
         Standing::of_known(host.engine(), entry, known, Some(&here), STUCK_SECONDS).await
     }
 

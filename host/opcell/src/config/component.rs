@@ -52,9 +52,14 @@ pub(crate) enum Component {
 impl Component {
     /// The bytes, as a sandbox loads them.
     pub(crate) async fn source(&self, plugin: &str) -> Result<PluginSource, StoreFailure> {
+        Ok(PluginSource::Bytes(self.bytes(plugin).await?))
+    }
+
+    /// The bytes.
+    pub(crate) async fn bytes(&self, plugin: &str) -> Result<Arc<[u8]>, StoreFailure> {
         match self {
-            Self::Bytes(bytes) => Ok(PluginSource::Bytes(bytes.clone())),
-            Self::Stored(store) => Ok(PluginSource::Bytes(store.component(plugin).await?.into())),
+            Self::Bytes(bytes) => Ok(bytes.clone()),
+            Self::Stored(store) => Ok(store.component(plugin).await?.into()),
         }
     }
 

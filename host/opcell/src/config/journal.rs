@@ -68,6 +68,14 @@ impl JournalPlace {
             Self::Server(_) => None,
         }
     }
+
+    /// Returns the text by which the user's state tells journals apart.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Self::File(path) => format!("file {}", real(path).display()),
+            Self::Server(server) => format!("server {server}"),
+        }
+    }
 }
 
 impl From<PathBuf> for JournalPlace {

@@ -11,6 +11,7 @@ use crate::{
     consent,
     places::{Places, real},
     report::Rejected,
+    versions::AcceptedVersions,
 };
 use indexmap::IndexMap;
 use opcell_ir::Diagnostic;
@@ -208,8 +209,30 @@ impl Lock {
 
     /// Returns the path at which the user's state records that there was a lock.
     fn mark(&self, places: &Places) -> Option<PathBuf> {
-        let name = blake3::hash(real(&self.file).as_os_str().as_encoded_bytes()).to_hex();
-        Some(places.state.as_ref()?.join("locks").join(name.as_str()))
+        Some(places.state.as_ref()?.join("locks").join(self.identity()))
+    }
+
+    /// Returns the name under which the user's state knows the lock: a hash of its path.
+    pub(crate) fn identity(&self) -> String {
+        blake3::hash(real(&self.file).as_os_str().as_encoded_bytes()).to_hex().to_string()
+    }
+
+    /// Returns every plugin as it was accepted.
+    pub(crate) fn plugins(&self) -> impl Iterator<Item = (&str, &Locked)> {
+        self.plugins.iter().map(|(name, locked)| (name.as_str(), locked))
+    }
+
+    /// Returns `true` if this command must not change it.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// The same lock with an earlier version of a plugin, which may request what was accepted for that version. It is
+    /// never written.
+    pub(crate) fn with_version(mut self, plugin: &str, accepted: Locked) -> Self {
+        self.agreed.insert(plugin.to_owned(), accepted.requests());
+        self.plugins.insert(plugin.to_owned(), accepted);
+        self.frozen()
     }
 
     /// Returns the requests with which a plugin is still loaded; `None` when it is new.
@@ -248,6 +271,17 @@ impl Lock {
         let mut plugins = self.plugins.clone();
         plugins.insert(name.to_owned(), plugin);
         self.write(plugins, places)
+    }
+
+    /// Keeps the component of a plugin as it was accepted, for runs that wait while the plugin is upgraded.
+    ///
+    /// # Errors
+    /// When the bytes are not those that were accepted, and as the system says.
+    pub fn keep(&self, name: &str, plugin: &Locked, component: &[u8], places: &Places) -> std::io::Result<()> {
+        match AcceptedVersions::of(self, places) {
+            Some(versions) => versions.keep(name, plugin, || Ok(component.to_vec())),
+            None => Ok(()),
+        }
     }
 
     /// Forgets a plugin that is no longer in the project.

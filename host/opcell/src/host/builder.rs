@@ -4,14 +4,11 @@ use super::{
     Duplicate, Host, HostError,
     loading::{self, Ground, LazySandbox, Loader, Parts, Widening},
     metered::{JournalSink, Metered},
+    versions,
 };
 use crate::{
     catalog::Catalog,
-    config::{
-        Config, JournalSettings, OwnModels, PluginConfig,
-        control::control_files,
-        lock::{Lock, Locked},
-    },
+    config::{Config, JournalSettings, OwnModels, PluginConfig, control::control_files, lock::Lock},
     consent::{Cover, SameAsConsented},
     embedded::{EmbeddedModel, EmbeddedSink, EmbeddedTool},
     http::{FetchLimits, HttpClient},
@@ -448,6 +445,8 @@ impl HostBuilder {
             }
             None => journal,
         };
+        versions::keep(&config, &catalog, &ground.places, journal.as_ref()).await;
+        versions::retain(&config, &ground.places, journal.as_ref()).await;
         Host::of(Parts { config, ground, loader, tools, journal, sibling: None, tenants: Arc::default() }, catalog)
     }
 
@@ -522,7 +521,7 @@ impl HostBuilder {
         }
         drop(loading);
         if !config.plugins.is_empty() {
-            remember(config, &catalog, &ground.places);
+            loading::remember(config, &catalog, &ground.places);
         }
         Ok((loader, catalog))
     }
@@ -583,6 +582,7 @@ impl Host {
         catalog.connect();
         unknown_grants(&parts.config, &parts.loader, &catalog);
         catalog.widen_with(Widening { loader, config: config_of, ground, tenants: parts.tenants.clone() });
+        catalog.declare_session_tools(config.sessions.declared_tools());
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
@@ -602,7 +602,10 @@ impl Host {
             .workflows(library.clone());
         let engine = Arc::new(engine.build());
         child_runs.connect(&engine, &library, &catalog);
-        Ok(Self { catalog, library, sessions, engine, open_calls: Arc::default(), parts: Arc::new(parts) })
+        let (open_calls, parts, earlier) = (Arc::default(), Arc::new(parts), Arc::default());
+        let host = Self { catalog, library, sessions, engine, open_calls, parts, earlier };
+        child_runs.resume_by(host.downgrade());
+        Ok(host)
     }
 
     /// The third phase: model conversations.
@@ -671,26 +674,5 @@ pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadReques
         },
         exports: plugin.exports.clone(),
         settings: plugin.settings.clone(),
-    }
-}
-
-/// Writes down what was loaded, so that a change is noticed. What the lock says about a plugin that was left out stays.
-pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
-    let Some(lock) = &config.lock else { return };
-    if lock.was_deleted(places) && !config.plugins.is_empty() {
-        tracing::warn!(
-            "opcell.lock is gone: the digests that were accepted are lost, and the plugins count as new; restore it from version \
-             control"
-        );
-    }
-    let loaded = catalog.plugins().map(|plugin| {
-        let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
-        let digest = of.map(|_| plugin.digest().clone());
-        let file = of.filter(|of| of.component.is_none());
-        let bytes = file.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
-        (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
-    });
-    if let Err(error) = lock.remember(loaded.collect(), places) {
-        tracing::warn!("cannot write opcell.lock, so changes of plugins will not be noticed: {error}");
     }
 }

@@ -3,10 +3,14 @@
 use super::{
     Duplicate, Host, HostError, NewPermissions, PluginError,
     builder::{SandboxSettings, load_request},
+    versions,
 };
 use crate::{
     catalog::{Catalog, Loaded, Widen, granting},
-    config::{Config, OnDenied, PluginConfig, PluginGrants, check::is_plugin_name, control::key_files_of, origin},
+    config::{
+        Config, OnDenied, PluginConfig, PluginGrants, check::is_plugin_name, control::key_files_of, lock::Locked,
+        origin,
+    },
     http::HttpClient,
     inner_calls::ProjectTool,
     places::{Places, real},
@@ -344,7 +348,7 @@ impl Host {
             let help = "put the component where no grant reads and writes, or give it as bytes";
             return Err(Rejected::plain(Diagnostic::error("control-files", message).help(help)).into());
         }
-        self.remade_with(parts, Some(&name), NewPermissions::Refuse).await
+        self.remade_with(parts, &[&name], NewPermissions::Refuse).await
     }
 
     /// This host without one of its plugins: another host, as with [`Host::reload`]. Calls and runs of this host end with
@@ -361,7 +365,7 @@ impl Host {
             return Err(self.unknown_plugin(name));
         }
         let refused = parts.loader.new_permissions;
-        self.remade_with(parts, None, refused).await
+        self.remade_with(parts, &[], refused).await
     }
 }
 
@@ -519,14 +523,19 @@ impl Host {
             return Err(self.unknown_plugin(&name));
         }
         parts.config.plugins.insert(name.clone(), plugin);
-        self.remade_with(parts, Some(&name), refused).await
+        self.remade_with(parts, &[&name], refused).await
     }
 
     /// Another host of these parts. Every plugin but `fresh` is the one that this host has.
-    async fn remade_with(&self, parts: Parts, fresh: Option<&str>, refused: NewPermissions) -> Result<Self, HostError> {
+    pub(super) async fn remade_with(
+        &self,
+        parts: Parts,
+        fresh: &[&str],
+        refused: NewPermissions,
+    ) -> Result<Self, HostError> {
         let mut catalog = Catalog::with_tools(parts.tools.clone());
         for config in parts.config.plugins.values() {
-            let is_fresh = fresh == Some(config.name.as_str());
+            let is_fresh = fresh.contains(&config.name.as_str());
             let kept = (!is_fresh).then(|| self.catalog.loaded(&config.name)).flatten();
             let loaded = match kept {
                 Some(kept) => Ok(kept),
@@ -539,7 +548,29 @@ impl Host {
             };
             add(&mut catalog, loaded, &parts.config)?;
         }
-        super::builder::remember(&parts.config, &catalog, &parts.ground.places);
+        remember(&parts.config, &catalog, &parts.ground.places);
+        versions::keep(&parts.config, &catalog, &parts.ground.places, parts.journal.as_ref()).await;
         Self::of(parts, catalog)
+    }
+}
+
+/// Writes down what was loaded, so that a change is noticed. What the lock says about a plugin that was left out stays.
+pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
+    let Some(lock) = &config.lock else { return };
+    if lock.was_deleted(places) && !config.plugins.is_empty() {
+        tracing::warn!(
+            "opcell.lock is gone: the digests that were accepted are lost, and the plugins count as new; restore it from version \
+             control"
+        );
+    }
+    let loaded = catalog.plugins().map(|plugin| {
+        let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
+        let digest = of.map(|_| plugin.digest().clone());
+        let file = of.filter(|of| of.component.is_none());
+        let bytes = file.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
+        (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
+    });
+    if let Err(error) = lock.remember(loaded.collect(), places) {
+        tracing::warn!("cannot write opcell.lock, so changes of plugins will not be noticed: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Workflows that models call: each call is a run of its own, named by the run and the call that started it, so that a
 //! call that is repeated after a crash finds the run that it started then, and a name says how deep its run is nested.
 
-use crate::{catalog::Catalog, library::Library, pins};
+use crate::{catalog::Catalog, host::WeakHost, library::Library, pins};
 use async_trait::async_trait;
 use opcell_engine::{
     Engine, Event, MESSAGE_SIGNAL, Program, Recorded, ResumeOptions, RunError, RunHandle, RunOptions, RunOutcome,
@@ -40,6 +40,8 @@ pub(crate) struct ChildRuns {
     engine: OnceLock<Weak<Engine>>,
     library: OnceLock<Weak<Library>>,
     catalog: OnceLock<Arc<Catalog>>,
+    /// Resumes runs with the versions of plugins that they pinned.
+    host: OnceLock<WeakHost>,
     /// Workflows whose sessions have what they declare, whoever calls them.
     unnarrowed: Vec<String>,
 }
@@ -70,6 +72,23 @@ impl ChildRuns {
         let _ = self.engine.set(Arc::downgrade(engine));
         let _ = self.library.set(Arc::downgrade(library));
         let _ = self.catalog.set(catalog.clone());
+    }
+
+    /// Sets the host that resumes runs, once.
+    pub(crate) fn resume_by(&self, host: WeakHost) {
+        let _ = self.host.set(host);
+    }
+
+    /// Resumes a run that a call started.
+    async fn resume(&self, catalog: &Catalog, run: &Arc<str>, detach: bool) -> Result<RunHandle, RunError> {
+        let options = ResumeOptions { detach, ..ResumeOptions::default() };
+        match self.host.get().and_then(WeakHost::upgrade) {
+            Some(host) => Ok(host.resume_with_versions(run, options).await?.0),
+            None => match self.engine.get().and_then(Weak::upgrade) {
+                Some(engine) => engine.resume(run, ResumeOptions { pins: pins::all(catalog), ..options }).await,
+                None => Err(RunError::Gone(run.clone())),
+            },
+        }
     }
 
     fn engine(&self) -> Result<Arc<Engine>, Failure> {
@@ -126,15 +145,15 @@ impl ChildRuns {
         let of_call = key.strip_prefix(parent.as_ref()).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key);
         let run: Arc<str> = format!("{parent}{CALLED_BY}{}", of_call.replace('/', ".")).into();
         let handle = match engine.history_up_to(&run, Some(1)).await {
-            Ok(past) => take_up(&engine, catalog, &run, &past, wanted, call).await?,
+            Ok(past) => self.take_up(catalog, &run, &past, wanted, call).await?,
             Err(RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
                 let definition = definition.clone().or_else(|| library.find(workflow));
                 let definition = definition
                     .ok_or_else(|| failed("unknown-workflow", format!("there is no workflow `{workflow}`")))?;
                 let program =
                     Program::new(definition).map_err(|error| failed("invalid-workflow", error.to_string()))?;
-                let pins = pins::of(catalog, &library, program.ir());
                 let session = self.narrowing(wanted, call).await?;
+                let pins = pins::of(catalog, &library, program.ir(), session.as_ref());
                 let detach = wanted.is_agent() || !is_durable(&engine);
                 // What the caller has left is what it may use.
                 let limits = by.left;
@@ -166,7 +185,7 @@ impl ChildRuns {
             }
             pause(&run, call).await?;
             let past = engine.history_up_to(&run, Some(1)).await.map_err(lost)?;
-            stop = CancelOnDrop(take_up(&engine, catalog, &run, &past, wanted, call).await?);
+            stop = CancelOnDrop(self.take_up(catalog, &run, &past, wanted, call).await?);
             outcome = ended(&stop.0, call).await.map_err(lost)?;
         }
         *receipt = of_started_run(&run, &outcome.used);
@@ -184,6 +203,35 @@ impl ChildRuns {
                 let because = because.map(|because| format!(": {because}")).unwrap_or_default();
                 Err(failed("delegated-run-failed", format!("the workflow `{workflow}` {status}{because}")))
             }
+        }
+    }
+
+    /// The run that this call started before. Whoever else drives it is waited for.
+    async fn take_up(
+        &self,
+        catalog: &Catalog,
+        run: &Arc<str>,
+        past: &[Recorded],
+        wanted: &Wanted<'_>,
+        call: &ToolInput,
+    ) -> Result<RunHandle, Failure> {
+        let is_ours = past.first().is_some_and(|first| match &first.event {
+            Event::RunStarted(started) => {
+                started.program.name().as_ref() == wanted.workflow && started.input == wanted.input
+            }
+            _ => false,
+        });
+        if !is_ours {
+            let message = format!("run `{run}` already exists and was not started by this call");
+            return Err(failed("run-not-started", message));
+        }
+        loop {
+            match self.resume(catalog, run, wanted.is_agent()).await {
+                Ok(handle) => return Ok(handle),
+                Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => {}
+                Err(error) => return Err(not_started(&error)),
+            }
+            pause(run, call).await?;
         }
     }
 }
@@ -262,36 +310,6 @@ fn last_words(history: &[Recorded]) -> Option<Value> {
         Event::TurnFinished { text, .. } => Some(Value::from(text.clone())),
         _ => None,
     })
-}
-
-/// The run that this call started before. Whoever else drives it is waited for.
-async fn take_up(
-    engine: &Engine,
-    catalog: &Catalog,
-    run: &Arc<str>,
-    past: &[Recorded],
-    wanted: &Wanted<'_>,
-    call: &ToolInput,
-) -> Result<RunHandle, Failure> {
-    let is_ours = past.first().is_some_and(|first| match &first.event {
-        Event::RunStarted(started) => {
-            started.program.name().as_ref() == wanted.workflow && started.input == wanted.input
-        }
-        _ => false,
-    });
-    if !is_ours {
-        let message = format!("run `{run}` already exists and was not started by this call");
-        return Err(failed("run-not-started", message));
-    }
-    loop {
-        let options = ResumeOptions { pins: pins::all(catalog), detach: wanted.is_agent(), ..ResumeOptions::default() };
-        match engine.resume(run, options).await {
-            Ok(handle) => return Ok(handle),
-            Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => {}
-            Err(error) => return Err(not_started(&error)),
-        }
-        pause(run, call).await?;
-    }
 }
 
 /// Lets some time pass, unless the caller is gone.

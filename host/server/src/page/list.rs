@@ -94,7 +94,7 @@ pub(super) async fn runs(
     let unfinished = shown.iter().take(RUNS_PER_PAGE).filter(|run| !run.state.ended);
     let views = &admitted.tenant.views;
     let _room = views.room().await?;
-    let here = standing::loaded(admitted.tenant.host.now().catalog());
+    let here = standing::loaded(&admitted.tenant.host.now()).await;
     for run in unfinished.take(QUESTIONS) {
         // The script asks every two seconds, and most runs wait for days.
         if let Some(known) = views.wait_of(&run.run, run.records) {

@@ -3,6 +3,7 @@
 use super::{
     Component, Exit, Failure, Global, Terminal,
     registry::{self, Expected},
+    update,
 };
 use clap::Args;
 use opcell::{
@@ -83,6 +84,10 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
     let target = file.canonicalize().unwrap_or_else(|_| file.clone());
     write_whole(&target, &text, Readers::of(&target))?;
     lock.accept(&added.name, added.locked.clone(), &places)?;
+    // The lock has accepted it by now: a failure stops nothing.
+    if let Err(error) = lock.keep(&added.name, &added.locked, &added.component.bytes, &places) {
+        terminal.failed(&update::not_kept(&added.name, &error));
+    }
     if let Some(before) = consented {
         // Who names a registry on the command line consents to it, and to nothing else that has changed since.
         new.file = Some(file.clone());

@@ -182,6 +182,9 @@ pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> 
             kept.map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
         }
         written.accept(&change.name, change.now.clone(), &places)?;
+        if let Some(plugin) = config.plugins.get(&change.name) {
+            keep(&written, plugin, change, &places, terminal);
+        }
     }
     let nothing =
         if refused.is_empty() { "nothing changed since the lock was written" } else { "nothing was accepted" };
@@ -193,6 +196,25 @@ pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> 
         terminal.rejected(&Rejected::plain(Diagnostic::error("new-permissions", message).help(help)));
     }
     Ok(if refused.is_empty() { Exit::Done } else { Exit::InputWrong })
+}
+
+/// Keeps the version for runs that wait while the plugin is upgraded again. The lock has accepted it by now: a failure
+/// stops nothing.
+fn keep(lock: &Lock, plugin: &PluginConfig, change: &Change, places: &Places, terminal: &Terminal) {
+    let kept = match &change.fetched {
+        Some(fetched) => lock.keep(&change.name, &change.now, &fetched.pulled.stored.component, places),
+        None => Component::of(plugin)
+            .map_err(std::io::Error::other)
+            .and_then(|found| lock.keep(&change.name, &change.now, &found.bytes, places)),
+    };
+    if let Err(error) = kept {
+        terminal.failed(&not_kept(&change.name, &error));
+    }
+}
+
+/// Says that a version could not be kept.
+pub fn not_kept(plugin: &str, error: &std::io::Error) -> String {
+    format!("plugin `{plugin}`: this version could not be kept for runs that wait during the next upgrade: {error}")
 }
 
 fn show(changes: &[Change], nothing: &str, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -171,11 +171,11 @@ async fn source(host: &Host, named: &str, terminal: &Terminal) -> Result<RunId, 
 /// Refuses a fork that this host could not drive, before there is one.
 async fn continuable(host: &Host, source: &RunId, at: u64) -> Result<(), Failure> {
     let state = host.engine().shown_state(source, Some(at)).await?;
-    let here = standing::loaded(host.catalog());
-    match state.pins().iter().find(|(name, digest)| here.get(*name) != Some(*digest)) {
+    let here = standing::loaded(host).await;
+    match state.pins().iter().find(|(name, digest)| !here.has(name, digest)) {
         None => Ok(()),
         Some((name, pinned)) => {
-            let found = here.get(name).map_or_else(|| "none".to_owned(), ToString::to_string);
+            let found = here.current(name).map_or_else(|| "none".to_owned(), ToString::to_string);
             let (run, name, pinned) = (source.clone(), name.clone(), pinned.clone());
             Err(RunError::Pin { run, name, pinned, found }.into())
         }

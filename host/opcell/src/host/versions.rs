@@ -1,0 +1,302 @@
+//! Versions side by side: a run continues with the versions of plugins that it was started with, whatever the project
+//! has now.
+//!
+//! A host keeps what its lock accepted ([`AcceptedVersions`]). A run that pinned other versions is resumed on another
+//! host, which has them in the place of those that are loaded, and the project's grants of today: a version requests no
+//! more than was accepted for it, and gets no more than its plugin is granted.
+
+use super::{Host, NewPermissions, close::OpenCalls, loading::Parts};
+use crate::{
+    catalog::Catalog,
+    config::{Component, ComponentStore, Config, PluginConfig, StoreFailure, lock::Locked},
+    library::Library,
+    pins,
+    places::Places,
+    versions::{AcceptedVersions, Version, VersionError},
+};
+use async_trait::async_trait;
+use opcell_engine::{Engine, ResumeOptions, RunError, RunHandle, event::Event};
+use opcell_journal::{Journal, RunEntry, RunQuery};
+use opcell_session::HostSessions;
+use opcell_types::{Digest, files::read_bounded};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    sync::{Arc, Weak},
+};
+
+/// Hosts with earlier versions that are kept, those that were needed last. Each holds the machine code of what differs.
+const MAX_HOSTS: usize = 8;
+
+/// Versions beyond those of the lock that stay without a look at the runs, the newest: a process that has one of them
+/// loaded may begin a run at this moment.
+const SPARED_VERSIONS: usize = 16;
+
+/// Runs that are read to find out which versions they name. In a journal with more of them every version stays.
+const MAX_SEARCHED_RUNS: usize = 20_000;
+
+/// Runs that are listed at a time.
+const RUNS_PER_PAGE: usize = 500;
+
+/// Digests by the names that runs pin them by.
+type Wanted = BTreeMap<Arc<str>, Arc<str>>;
+
+/// Hosts with earlier versions, those that were needed last first.
+#[derive(Default)]
+pub(crate) struct EarlierHosts(tokio::sync::Mutex<VecDeque<(Wanted, Host)>>);
+
+/// A host that is not kept alive.
+pub(crate) struct WeakHost {
+    catalog: Weak<Catalog>,
+    library: Weak<Library>,
+    sessions: Weak<HostSessions>,
+    engine: Weak<Engine>,
+    open_calls: Weak<OpenCalls>,
+    parts: Weak<Parts>,
+    earlier: Weak<EarlierHosts>,
+}
+
+impl WeakHost {
+    pub(crate) fn upgrade(&self) -> Option<Host> {
+        Some(Host {
+            catalog: self.catalog.upgrade()?,
+            library: self.library.upgrade()?,
+            sessions: self.sessions.upgrade()?,
+            engine: self.engine.upgrade()?,
+            open_calls: self.open_calls.upgrade()?,
+            parts: self.parts.upgrade()?,
+            earlier: self.earlier.upgrade()?,
+        })
+    }
+}
+
+/// An accepted version of a plugin, read and checked each time that it is loaded.
+struct OfDigest {
+    versions: AcceptedVersions,
+    digest: Digest,
+}
+
+#[async_trait]
+impl ComponentStore for OfDigest {
+    async fn component(&self, _: &str) -> Result<Vec<u8>, StoreFailure> {
+        let (versions, digest) = (self.versions.clone(), self.digest.clone());
+        Ok(tokio::task::spawn_blocking(move || versions.component(&digest)).await??)
+    }
+}
+
+impl Host {
+    pub(super) fn downgrade(&self) -> WeakHost {
+        WeakHost {
+            catalog: Arc::downgrade(&self.catalog),
+            library: Arc::downgrade(&self.library),
+            sessions: Arc::downgrade(&self.sessions),
+            engine: Arc::downgrade(&self.engine),
+            open_calls: Arc::downgrade(&self.open_calls),
+            parts: Arc::downgrade(&self.parts),
+            earlier: Arc::downgrade(&self.earlier),
+        }
+    }
+
+    /// Resumes a run with the versions that it pinned.
+    ///
+    /// # Errors
+    /// As [`Host::resume`].
+    pub(crate) async fn resume_with_versions(
+        &self,
+        run: &Arc<str>,
+        options: ResumeOptions,
+    ) -> Result<(RunHandle, Arc<Engine>), RunError> {
+        let (mut host, mut wanted) = (self.clone(), Wanted::new());
+        loop {
+            let options = ResumeOptions { pins: pins::all(&host.catalog), ..options.clone() };
+            let (run, name, pinned, found) = match host.engine.resume(run, options).await {
+                Ok(handle) => return Ok((handle, host.engine)),
+                Err(RunError::Pin { run, name, pinned, found }) => (run, name, pinned, found),
+                Err(error) => return Err(error),
+            };
+            // Once it is wanted, the host has it or was not made.
+            let is_new = wanted.insert(name.clone(), pinned.clone()).is_none();
+            let why = match self.with_versions(&wanted).await {
+                Ok(earlier) if is_new => {
+                    host = earlier;
+                    continue;
+                }
+                Ok(_) => "the pinned version was loaded under another digest".to_owned(),
+                Err(why) => why,
+            };
+            let found = format!("{}, and {why}", self.found_instead(&name, found));
+            return Err(RunError::Pin { run, name, pinned, found });
+        }
+    }
+
+    /// This host with accepted versions in the place of those that are loaded.
+    async fn with_versions(&self, wanted: &Wanted) -> Result<Self, String> {
+        let mut hosts = self.earlier.0.lock().await;
+        if let Some(at) = hosts.iter().position(|(versions, _)| versions == wanted)
+            && let Some((versions, host)) = hosts.remove(at)
+        {
+            hosts.push_front((versions, host.clone()));
+            return Ok(host);
+        }
+        let mut parts = Parts { sibling: Some(self.engine.sibling().build()), ..self.parts().clone() };
+        let mut names = Vec::new();
+        for (name, digest) in wanted {
+            let plugin = pins::plugin_of(name).ok_or("what it pinned is not a plugin")?;
+            let digest: Digest = digest.parse().map_err(|_| "the pinned digest is not one".to_owned())?;
+            put_version(&mut parts, &Version::new(plugin, digest)).await?;
+            names.push(plugin);
+        }
+        let host = self.remade_with(parts, &names, NewPermissions::Refuse).await;
+        let host = host.map_err(|error| format!("the pinned version cannot be loaded: {error}"))?;
+        hosts.push_front((wanted.clone(), host.clone()));
+        hosts.truncate(MAX_HOSTS);
+        Ok(host)
+    }
+}
+
+/// Puts an accepted version in the place of the one that the project has.
+async fn put_version(parts: &mut Parts, version: &Version) -> Result<(), String> {
+    let lock = parts.config.lock.clone().ok_or("without opcell.lock no version is accepted")?;
+    let plugin = parts.config.plugins.get_mut(&version.plugin).ok_or("the project no longer has the plugin")?;
+    let versions = AcceptedVersions::of(&lock, &parts.ground.places);
+    let versions = versions.ok_or("this user has no home directory in which versions are kept")?;
+    let (looked, wanted) = (versions.clone(), version.clone());
+    let found = tokio::task::spawn_blocking(move || looked.find(&wanted)).await.map_err(|error| error.to_string())?;
+    let accepted: Locked = found.map_err(|error: VersionError| error.to_string())?;
+    plugin.path = versions.component_file(&version.digest);
+    plugin.component = Some(Component::Stored(Arc::new(OfDigest { versions, digest: version.digest.clone() })));
+    (plugin.origin, plugin.dev) = (None, false);
+    parts.config.lock = Some(lock.with_version(&version.plugin, accepted));
+    Ok(())
+}
+
+/// Keeps every version that is loaded as the lock accepted it, and notes that runs of the journal may name it. Warns
+/// where that fails: runs that begin now then need what the project has now.
+pub(super) async fn keep(config: &Config, catalog: &Catalog, places: &Places, journal: Option<&Arc<dyn Journal>>) {
+    let Some(lock) = &config.lock else { return };
+    let Some(versions) = AcceptedVersions::of(lock, places) else { return };
+    let mut kept = BTreeSet::new();
+    for plugin in catalog.plugins() {
+        let Some(of) = config.plugins.get(plugin.name()).filter(|of| !of.dev) else { continue };
+        let known = lock.plugin(plugin.name()).and_then(|locked| locked.digest.as_ref());
+        // A lock that this command must not change accepts nothing that is new.
+        if known.map_or(lock.is_frozen(), |known| known != plugin.digest()) {
+            continue;
+        }
+        let accepted = Locked::new(Some(plugin.digest().clone()), None, plugin.policy().requests().clone());
+        match keep_one(&versions, of, accepted).await {
+            Ok(()) => drop(kept.insert(Version::new(plugin.name(), plugin.digest().clone()))),
+            Err(error) => tracing::warn!(
+                plugin = plugin.name(),
+                "cannot keep this version for runs that wait while the plugin is upgraded: {error}"
+            ),
+        }
+    }
+    if journal.is_none() {
+        return;
+    }
+    let key = journal_key(config);
+    let noted = tokio::task::spawn_blocking(move || versions.note(&key, kept)).await;
+    if let Err(error) | Ok(Err(error)) = noted.map_err(io::Error::other) {
+        tracing::warn!("cannot note which versions of plugins runs of the journal may need: {error}");
+    }
+}
+
+/// Removes the versions that no run and no lock names, of a project whose place of the journal is known. Warns where
+/// that fails: they stay.
+pub(super) async fn retain(config: &Config, places: &Places, journal: Option<&Arc<dyn Journal>>) {
+    let Some(lock) = &config.lock else { return };
+    let Some(journal) = journal.filter(|_| config.journal.is_some()) else { return };
+    let Some(versions) = AcceptedVersions::of(lock, places) else { return };
+    if let Err(error) = retain_named(&versions, lock.plugins(), &journal_key(config), journal).await {
+        tracing::warn!("cannot find out which earlier versions of plugins are no longer needed: {error}");
+    }
+}
+
+/// Returns the text by which the user's state tells the journal from others.
+fn journal_key(config: &Config) -> String {
+    config.journal.as_ref().map_or_else(|| "the program's".to_owned(), |settings| settings.place.identity())
+}
+
+async fn keep_one(versions: &AcceptedVersions, plugin: &PluginConfig, accepted: Locked) -> Result<(), StoreFailure> {
+    let (versions, name, path) = (versions.clone(), plugin.name.clone(), plugin.path.clone());
+    let component = match &plugin.component {
+        Some(component) => Some(component.bytes(&name).await?),
+        None => None,
+    };
+    let kept = tokio::task::spawn_blocking(move || {
+        versions.keep(&name, &accepted, || match component {
+            Some(bytes) => Ok(bytes.to_vec()),
+            None => read_bounded(&path, opcell_registry::MAX_COMPONENT),
+        })
+    });
+    Ok(kept.await??)
+}
+
+/// Removes the versions that no run and no lock names, once there are twice as many as were left the last time.
+async fn retain_named(
+    versions: &AcceptedVersions,
+    locked: impl Iterator<Item = (&str, &Locked)>,
+    key: &str,
+    journal: &Arc<dyn Journal>,
+) -> Result<(), StoreFailure> {
+    let (looked, own) = (versions.clone(), key.to_owned());
+    let looking = tokio::task::spawn_blocking(move || Ok::<_, io::Error>((looked.newest()?, looked.of_journal(&own)?)));
+    let (newest, known) = looking.await??;
+    if newest.len() <= known.left.saturating_mul(2).max(2 * SPARED_VERSIONS) {
+        return Ok(());
+    }
+    let locked = locked.filter_map(|(name, locked)| Some(Version::new(name, locked.digest.clone()?)));
+    let mut stay: BTreeSet<Version> = locked.collect();
+    stay.extend(newest.iter().take(SPARED_VERSIONS).cloned());
+    let seen: BTreeSet<Version> = newest.into_iter().collect();
+    let named = named(journal, &seen, &stay).await?;
+    let (versions, key) = (versions.clone(), key.to_owned());
+    let removing = tokio::task::spawn_blocking(move || versions.retain(&key, &seen, &named, &stay));
+    let removed = removing.await??;
+    if removed > 0 {
+        tracing::info!(removed, "removed versions of plugins that no run and no lock names");
+    }
+    Ok(())
+}
+
+/// The versions that runs of a journal name. `stay`: those that are not looked for.
+async fn named(
+    journal: &Arc<dyn Journal>,
+    seen: &BTreeSet<Version>,
+    stay: &BTreeSet<Version>,
+) -> Result<BTreeSet<Version>, RunError> {
+    let engine = Engine::builder().journal(journal.clone()).build();
+    let (mut named, mut searched, mut before) = (BTreeSet::new(), 0, None);
+    loop {
+        let query = RunQuery { before: before.take(), limit: RUNS_PER_PAGE, ..RunQuery::default() };
+        let page = engine.runs_page(query).await?;
+        searched += page.len();
+        if searched > MAX_SEARCHED_RUNS {
+            return Ok(seen.clone());
+        }
+        for run in &page {
+            named.extend(pinned(&engine, run).await?);
+            if seen.iter().all(|version| named.contains(version) || stay.contains(version)) {
+                return Ok(named);
+            }
+        }
+        match page.last().filter(|_| page.len() == RUNS_PER_PAGE) {
+            Some(last) => before = Some(last.run.clone()),
+            None => return Ok(named),
+        }
+    }
+}
+
+/// The versions that a run pinned. A run that cannot be read is an error: it may name any.
+async fn pinned(engine: &Engine, run: &RunEntry) -> Result<Vec<Version>, RunError> {
+    let first = engine.history_up_to(&run.run, Some(1)).await?;
+    let pins = first.first().and_then(|first| match &first.event {
+        Event::RunStarted(started) => Some(started.pins.clone()),
+        _ => None,
+    });
+    let versions = pins.into_iter().flatten();
+    Ok(versions
+        .filter_map(|(name, digest)| Some(Version::new(pins::plugin_of(&name)?, digest.parse().ok()?)))
+        .collect())
+}
