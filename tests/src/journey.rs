@@ -163,7 +163,7 @@ impl<W: Witness> Sessions for World<W> {
             "good?" => Message::assistant(":ok"),
             _ => Message::assistant("done"),
         };
-        let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25) };
+        let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25), ..Usage::default() };
         Ok(ModelReply { message, usage, model: round.of.model, logprobs: None })
     }
 

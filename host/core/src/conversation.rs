@@ -217,11 +217,23 @@ impl ToolCallRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens read, those from the provider's cache and those written to it included.
     pub input_tokens: u64,
     /// Tokens written.
     pub output_tokens: u64,
+    /// The tokens read that came from the provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// The tokens read that the provider kept for later rounds and charges for, where it says so.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// US dollars, where the provider or the price list says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+}
+
+/// A count that is left out of the journal.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

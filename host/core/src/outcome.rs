@@ -1,6 +1,6 @@
 //! The status of runs, and their outcomes.
 
-use crate::{approval::CallArguments, id::Timestamp, receipt::Receipt, wire};
+use crate::{approval::CallArguments, conversation::is_zero, id::Timestamp, receipt::Receipt, wire};
 use opcell_types::{Denial, Effects, Source, Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -141,6 +141,12 @@ pub struct Used {
     pub rounds: u64,
     /// Model tokens, in and out.
     pub tokens: u64,
+    /// The tokens among them that came from a provider's cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// The tokens among them that a provider kept in its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// US dollars.
     pub cost: f64,
     /// Cells that ran.
@@ -152,11 +158,14 @@ pub struct Used {
 impl Used {
     /// Counts what another run used, which this one started.
     pub fn add(&mut self, other: &Self) {
-        let Self { visits, tool_calls, rounds, tokens, cost, cells, host_calls } = other;
+        let Self { visits, tool_calls, rounds, tokens, cache_read_tokens, cache_write_tokens, cost, cells, host_calls } =
+            other;
         self.visits = self.visits.saturating_add(*visits);
         self.tool_calls = self.tool_calls.saturating_add(*tool_calls);
         self.rounds = self.rounds.saturating_add(*rounds);
         self.tokens = self.tokens.saturating_add(*tokens);
+        self.cache_read_tokens = self.cache_read_tokens.saturating_add(*cache_read_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(*cache_write_tokens);
         self.cost += cost;
         self.cells = self.cells.saturating_add(*cells);
         self.host_calls = self.host_calls.saturating_add(*host_calls);

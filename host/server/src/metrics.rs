@@ -48,6 +48,8 @@ struct Ended {
     cells: u64,
     rounds: u64,
     tokens: u64,
+    cache_read_tokens: u64,
+    cache_write_tokens: u64,
     cost: f64,
     host_calls: u64,
     tool_calls: u64,
@@ -84,6 +86,8 @@ impl RunCounters {
         ended.cells += outcome.used.cells;
         ended.rounds += outcome.used.rounds;
         ended.tokens += outcome.used.tokens;
+        ended.cache_read_tokens += outcome.used.cache_read_tokens;
+        ended.cache_write_tokens += outcome.used.cache_write_tokens;
         ended.cost += outcome.used.cost;
         ended.host_calls += outcome.used.host_calls;
         ended.tool_calls += outcome.used.tool_calls;
@@ -167,6 +171,7 @@ pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
     family("invocation_microseconds_total", "counter", "Wall time of these calls.", atomic(|c| &c.invocation_us));
     let readers = tenants.iter().map(|(tenant, _)| (label(tenant), tenant.feeds.len().to_string())).collect();
     family("runs_followed", "gauge", "Runs whose events someone reads.", readers);
+    let (mut cache_reads, mut cache_writes) = (Vec::new(), Vec::new());
     let mut ended: [Vec<(String, String)>; 9] = Default::default();
     for (tenant, _) in tenants {
         let of = tenant.counters.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,6 +182,8 @@ pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
         cells.push((label(tenant), of.cells.to_string()));
         rounds.push((label(tenant), of.rounds.to_string()));
         tokens.push((label(tenant), of.tokens.to_string()));
+        cache_reads.push((label(tenant), of.cache_read_tokens.to_string()));
+        cache_writes.push((label(tenant), of.cache_write_tokens.to_string()));
         cost.push((label(tenant), of.cost.to_string()));
         host_calls.push((label(tenant), of.host_calls.to_string()));
         tool_calls.push((label(tenant), of.tool_calls.to_string()));
@@ -188,6 +195,8 @@ pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
     family("cells_total", "counter", "Cells of runs that ended here.", cells);
     family("model_rounds_total", "counter", "Model rounds of runs that ended here.", rounds);
     family("model_tokens_total", "counter", "Model tokens, in and out, of runs that ended here.", tokens);
+    family("model_cache_read_tokens_total", "counter", "Of these, those from a provider's cache.", cache_reads);
+    family("model_cache_write_tokens_total", "counter", "Of these, those that a provider kept.", cache_writes);
     family("model_cost_dollars_total", "counter", "US dollars, as the models' providers charge.", cost);
     family("host_calls_total", "counter", "Host calls by cells of runs that ended here.", host_calls);
     let pools =

@@ -424,6 +424,13 @@ impl Spans {
                 }
                 self.fact(index, crate::telemetry::genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
                 self.fact(index, crate::telemetry::genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
+                let cached = [
+                    (crate::telemetry::genai::CACHE_READ_TOKENS, reply.usage.cache_read_tokens),
+                    (crate::telemetry::genai::CACHE_WRITE_TOKENS, reply.usage.cache_write_tokens),
+                ];
+                for (name, count) in cached.into_iter().filter(|(_, count)| *count > 0) {
+                    self.fact(index, name, tokens(count));
+                }
                 if let Some(cost) = reply.usage.cost {
                     self.fact(index, "opcell.cost_usd", cost);
                 }

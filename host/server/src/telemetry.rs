@@ -20,6 +20,8 @@ pub(crate) mod genai {
     pub const TOOL: &str = "gen_ai.tool.name";
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+    pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+    pub const CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
 }
 
 /// The trace of a run; `traceparent` is the W3C trace context to make it a part of, in place of that of whoever started

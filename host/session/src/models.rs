@@ -128,6 +128,8 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 
 #[cfg(all(test, feature = "providers"))]
 mod answer_tests;
+#[cfg(all(test, feature = "providers"))]
+mod cache_tests;
 #[cfg(test)]
 mod catalogue_tests;
 #[cfg(all(test, feature = "providers"))]

@@ -62,7 +62,13 @@ impl Component {
         Self::SELECTABLE.iter().find(|(_, component)| *component == self).map_or("replacement", |(name, _)| name)
     }
 
-    fn parse(name: &str) -> Option<Self> {
+    /// Returns `true` for a component that sessions of other steps and other days have as well.
+    #[cfg(feature = "providers")]
+    pub(crate) fn is_stable(self) -> bool {
+        self < Self::RuntimeMetadata
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::SELECTABLE.iter().find(|(known, _)| *known == name).map(|(_, component)| *component)
     }
 }

@@ -326,7 +326,7 @@ impl Sessions for Script {
             .unwrap_or_else(|| Err(failure("script", "the model was asked once too often")))?;
         Ok(ModelReply {
             message,
-            usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5) },
+            usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5), ..Usage::default() },
             model,
             logprobs: None,
         })

@@ -50,6 +50,12 @@ pub(crate) struct UsedByRun {
     rounds: u64,
     /// Model tokens, in and out.
     tokens: u64,
+    /// The tokens among them that came from a provider's cache; absent if none did.
+    #[schema(required = false)]
+    cache_read_tokens: u64,
+    /// The tokens among them that a provider kept in its cache; absent if it kept none.
+    #[schema(required = false)]
+    cache_write_tokens: u64,
     /// US dollars.
     cost: f64,
     /// Cells that ran.

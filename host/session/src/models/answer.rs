@@ -56,8 +56,13 @@ pub(super) struct Call {
 /// Tokens as the provider counted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tokens {
+    /// Those of the cache included.
     pub input: u64,
     pub output: u64,
+    /// Input that came from the provider's cache.
+    pub cache_read: u64,
+    /// Input that the provider kept in its cache, and charges for.
+    pub cache_write: u64,
 }
 
 impl Tokens {
@@ -68,6 +73,16 @@ impl Tokens {
         }
         if let Some(output) = output.filter(|tokens| *tokens > 0) {
             self.output = output;
+        }
+    }
+
+    /// As [`Tokens::update`], for the parts of the input that the provider's cache gave or kept.
+    pub(super) fn update_cached(&mut self, read: Option<u64>, write: Option<u64>) {
+        if let Some(read) = read.filter(|tokens| *tokens > 0) {
+            self.cache_read = read;
+        }
+        if let Some(write) = write.filter(|tokens| *tokens > 0) {
+            self.cache_write = write;
         }
     }
 }

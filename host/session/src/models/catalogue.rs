@@ -133,7 +133,8 @@ impl Models {
         let mut providers = ProviderConfig::known();
         providers.extend(config.providers);
         let mut models = Self { default: config.default, providers: IndexMap::new(), listed: Vec::new(), only: None };
-        for (name, provider) in providers {
+        for (name, mut provider) in providers {
+            provider.prompt_cache = provider.prompt_cache.or(config.prompt_cache);
             let error = |message| ModelsError::Provider { provider: name.clone(), message };
             for model in &provider.models {
                 if model.id.is_empty() {

@@ -18,6 +18,8 @@ const KEY_BYTES: u64 = 64 << 10;
 pub struct ModelsConfig {
     /// The model of sessions that declare none.
     pub default: Option<ModelSelection>,
+    /// `true` if providers are asked to keep what later requests repeat; the default. A provider may say otherwise.
+    pub prompt_cache: Option<bool>,
     /// By the name that precedes the `/` of a model's id. A provider configured here replaces a known one of its name.
     pub providers: IndexMap<String, ProviderConfig>,
 }
@@ -81,6 +83,9 @@ pub struct ProviderConfig {
     /// The models that it serves. A model that is not listed can still be named; queries see listed ones only.
     #[serde(default)]
     pub models: Vec<ModelConfig>,
+    /// `true` if it is asked to keep what later requests repeat; as for all providers unless set.
+    #[serde(default)]
+    pub prompt_cache: Option<bool>,
     /// When a request is repeated.
     #[serde(default)]
     pub retry: RetryConfig,
@@ -103,6 +108,7 @@ impl ProviderConfig {
             api_key: key.map(|name| SecretSource::Environment(name.to_owned())),
             headers: IndexMap::new(),
             models: Vec::new(),
+            prompt_cache: None,
             retry: RetryConfig::default(),
             timeout_seconds: ten_minutes(),
         }
@@ -158,6 +164,10 @@ pub struct ModelConfig {
     pub input_cost: Option<f64>,
     /// US dollars per million tokens written.
     pub output_cost: Option<f64>,
+    /// US dollars per million tokens read that come from the provider's cache; `input_cost` unless set.
+    pub cache_read_cost: Option<f64>,
+    /// US dollars per million tokens read that the provider keeps in its cache; 1.25 times `input_cost` unless set.
+    pub cache_write_cost: Option<f64>,
 }
 
 /// When a request is repeated: on 408, 409, 425, 429, 498, 5xx, where the network failed, and where an answer under

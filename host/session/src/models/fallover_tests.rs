@@ -85,7 +85,7 @@ async fn run(api: Api, servers: [&Server; 2], streams: bool) -> RunOutcome {
     let [first, second] = servers;
     let providers = [("first", provider(first, 1.0)), ("second", provider(second, 2.0))];
     let providers = providers.into_iter().map(|(name, provider)| (name.to_owned(), provider)).collect();
-    let models = Models::new(ModelsConfig { default: None, providers }).unwrap();
+    let models = Models::new(ModelsConfig { providers, ..ModelsConfig::default() }).unwrap();
     let sessions = HostSessions::builder().models(models).build().unwrap();
     let compiled = document::compile(&SourceFile::new("ask.edn", WORKFLOW), &NoCompanions);
     let program = Program::new(compiled.ir.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))).unwrap();

@@ -5,6 +5,7 @@
 mod anthropic;
 mod anthropic_models;
 mod anthropic_request;
+mod cache;
 mod chat;
 mod chat_fields;
 mod chat_request;

@@ -128,6 +128,7 @@ impl Provider {
             model,
             key: key.as_ref().map(|key| key.0.as_str()),
             streamed: streamed.is_some(),
+            caches: self.config.prompt_cache.unwrap_or(true),
         });
         let limit = Duration::from_secs(self.config.timeout_seconds);
 

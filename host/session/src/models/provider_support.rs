@@ -195,7 +195,7 @@ pub(super) fn models(server: &Server, api: Api, key: &Keyed, change: impl FnOnce
     };
     change(&mut provider);
     let providers = [("test".to_owned(), provider)].into_iter().collect();
-    Models::new(ModelsConfig { default: None, providers }).unwrap()
+    Models::new(ModelsConfig { providers, ..ModelsConfig::default() }).unwrap()
 }
 
 pub(super) fn ask(text: &str) -> ModelRound {

@@ -399,7 +399,7 @@ fn an_address_that_cannot_be_used_is_refused_when_it_is_configured() {
     for url in ["ftp://x/", "not a url", "http://user:pass@host/"] {
         let provider = ProviderConfig { base_url: Some(url.to_owned()), ..ProviderConfig::new(Api::Gemini, None) };
         let providers = [("p".to_owned(), provider)].into_iter().collect();
-        let error = Models::new(ModelsConfig { default: None, providers }).err().unwrap().to_string();
+        let error = Models::new(ModelsConfig { providers, ..ModelsConfig::default() }).err().unwrap().to_string();
         assert!(error.contains("`p`") && error.contains("base-url"), "{error}");
         assert!(!error.contains("pass@"), "{error}");
     }

@@ -14,7 +14,7 @@ use opcell::{
 };
 use opcell_engine::{
     Event, Recorded, RunError, Trace,
-    conversation::{Message, Role},
+    conversation::{Message, Role, Usage},
     event::CallAnswer,
     receipt::{Receipt, cell_of, is_of_call},
     trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
@@ -172,6 +172,16 @@ fn printable_line(text: &str) -> String {
     opcell::report::printable(text).into_owned()
 }
 
+/// The tokens among those read that a provider's cache gave and kept; empty without any.
+fn cached(read: u64, written: u64) -> String {
+    let parts = [(read, "read from the cache"), (written, "written to it")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    match parts.collect::<Vec<_>>().join(", ") {
+        parts if parts.is_empty() => parts,
+        parts => format!(" ({parts})"),
+    }
+}
+
 /// Prints the used part of the run's limits; nothing if it has none.
 fn budget(page: &mut String, trace: &Trace) {
     let (limits, used) = (&trace.limits, &trace.used);
@@ -239,13 +249,14 @@ impl Page {
         let used = &trace.used;
         let _ = writeln!(
             page,
-            "\nused: {}, {}, {}, {}, {}, {}, {} USD",
+            "\nused: {}, {}, {}, {}, {}, {}{}, {} USD",
             counted(used.visits, "visit"),
             counted(used.cells, "cell"),
             counted(used.host_calls, "host call"),
             counted(used.rounds, "model round"),
             counted(used.tool_calls, "tool call"),
             counted(used.tokens, "token"),
+            cached(used.cache_read_tokens, used.cache_write_tokens),
             used.cost
         );
         budget(&mut page, trace);
@@ -328,12 +339,14 @@ impl Page {
 
     fn conversation(&self, page: &mut String, depth: usize, talk: &ConversationTrace) {
         let models = talk.rounds.last().map_or_else(|| talk.models.join(", "), |round| round.model.clone());
-        let tokens: u64 = talk.rounds.iter().map(|round| round.usage.input_tokens + round.usage.output_tokens).sum();
+        let sum = |of: fn(&Usage) -> u64| talk.rounds.iter().map(|round| of(&round.usage)).fold(0, u64::saturating_add);
+        let tokens = sum(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
+        let cached = cached(sum(|usage| usage.cache_read_tokens), sum(|usage| usage.cache_write_tokens));
         self.text(
             page,
             depth,
             "model",
-            &format!("{models}, {}, {}", counted(talk.rounds.len() as u64, "round"), counted(tokens, "token")),
+            &format!("{models}, {}, {}{cached}", counted(talk.rounds.len() as u64, "round"), counted(tokens, "token")),
         );
         if !talk.tools.is_empty() {
             self.text(page, depth, "tools", &talk.tools.join(", "));

@@ -100,6 +100,8 @@ impl State {
                 let usage = &reply.usage;
                 self.charge(frame, |used| {
                     used.tokens += usage.input_tokens + usage.output_tokens;
+                    used.cache_read_tokens += usage.cache_read_tokens;
+                    used.cache_write_tokens += usage.cache_write_tokens;
                     used.cost += usage.cost.unwrap_or_default();
                 });
                 let talk = self.conversation_mut(frame)?;

@@ -10,6 +10,7 @@ pub fn models() -> Value {
         &[],
         json!({
             "default": model("The model of sessions that name none: `PROVIDER/MODEL`, or a query."),
+            "prompt-cache": by_default(flag("Asks providers to keep what later requests repeat: the tools, the stable part of the prompt, the conversation so far."), true),
             "providers": named("provider", "Providers by name; openai, anthropic, gemini and ollama need no entry. An entry of the same name replaces the known one."),
         }),
     )
@@ -29,6 +30,7 @@ pub fn provider() -> Value {
             "api-key": text("The source of the key: `env:NAME` or `file:PATH`. Without it Opcell sends no key. Opcell refuses a key itself."),
             "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Headers of every request; values are `env:NAME` or `file:PATH` too."},
             "models": {"type": "array", "items": listed(), "description": "Models that queries can choose from. A model that is not listed can still be named."},
+            "prompt-cache": flag("Asks this provider to keep what later requests repeat; by default as `[models]` says."),
             "retry": about(retry(), "Repetition of requests: on 408, 409, 429, 5xx, and if the network failed before any text was shown."),
             "timeout-seconds": by_default(number("Seconds that one request may take, its answer included."), timeout_seconds),
         }),
@@ -67,6 +69,8 @@ fn listed() -> Value {
             "locality": tier(&["local", "cloud"], "Where it runs."),
             "input-cost": dollars("US dollars per million tokens read; with `output-cost`, runs know their cost."),
             "output-cost": dollars("US dollars per million tokens written."),
+            "cache-read-cost": dollars("US dollars per million tokens read that come from the provider's cache; by default `input-cost`."),
+            "cache-write-cost": dollars("US dollars per million tokens read that the provider keeps in its cache; by default 1.25 times `input-cost`."),
         }),
     )
 }

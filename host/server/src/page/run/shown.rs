@@ -169,6 +169,7 @@ impl Shown {
                 (fact("Visits", used.visits, self.limits.total_visits)) (fact("Cells", used.cells, None))
                 (fact("Tool calls", used.tool_calls, self.limits.tool_calls)) (fact("Model rounds", used.rounds, None))
                 (fact("Tokens", used.tokens, self.limits.tokens))
+                @if used.cache_read_tokens > 0 { (fact("Tokens from the cache", used.cache_read_tokens, None)) }
                 (fact("Host calls", used.host_calls, self.limits.host_calls))
                 @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
             }
@@ -449,7 +450,9 @@ fn part(of: &Said, recorded: &Recorded) -> Markup {
         Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => html! {
             (said(reply.message.role, &reply.message.content))
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
-            p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
+            p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in"
+                @if reply.usage.cache_read_tokens > 0 { " (" (reply.usage.cache_read_tokens) " from the cache)" }
+                ", " (reply.usage.output_tokens) " out" }
         },
         Event::Replied { reply, .. } if let EffectReply::Tool(reply) = reply.as_ref() => html! {
             div.said { span.kind { "tool " code { (of.tool.as_deref().unwrap_or("?")) } }

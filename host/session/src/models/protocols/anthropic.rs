@@ -50,6 +50,8 @@ pub(super) struct Anthropic {
     /// True if a block other than text came since the last text.
     is_apart: bool,
     tokens: Tokens,
+    /// Input that is neither from the cache nor kept in it: Anthropic counts the three separately.
+    uncached: u64,
     ending: AnswerEnd,
     is_over: bool,
     ignored: Ignored,
@@ -167,9 +169,11 @@ impl Anthropic {
 
     fn usage(&mut self, usage: &Json) {
         let of = |name: &str| count(&usage[name]);
-        let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].iter().filter_map(|name| of(name));
-        let input = of("input_tokens").map(|input| cached.fold(input, u64::saturating_add));
-        self.tokens.update(input, of("output_tokens"));
+        self.uncached = of("input_tokens").filter(|tokens| *tokens > 0).unwrap_or(self.uncached);
+        self.tokens.update_cached(of("cache_read_input_tokens"), of("cache_creation_input_tokens"));
+        let Tokens { cache_read, cache_write, .. } = self.tokens;
+        let input = self.uncached.saturating_add(cache_read).saturating_add(cache_write);
+        self.tokens.update(Some(input), of("output_tokens"));
     }
 
     fn stop(&mut self, of: &Json) {

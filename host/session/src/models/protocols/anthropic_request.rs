@@ -1,6 +1,7 @@
 //! Requests of Anthropic's messages.
 
 use super::anthropic_models::AnthropicModel;
+use super::cache;
 use super::request::{Ask, Effort, Outgoing, Turn, result_text, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::{Message, ToolCallRequest};
@@ -17,16 +18,22 @@ const THINK_HIGH: u32 = 24_000;
 pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     let model = AnthropicModel::parse(ask.id);
     let mut body = json!({"model": ask.id, "stream": ask.streamed});
+    let tools = ask.tools().map(|(name, description, schema)| tool(&name, description, schema));
+    let mut tools: Vec<Json> = tools.collect();
+    let mut messages = messages(ask);
     let system = ask.system();
-    if !system.is_empty() {
+    if ask.caches {
+        let mut blocks = system_blocks(ask, &system);
+        cache::set_breakpoints(&mut tools, &mut blocks, &mut messages);
+        set_some(&mut body, "system", Some(blocks).filter(|blocks| !blocks.is_empty()));
+    } else if !system.is_empty() {
         set(&mut body, "system", system);
     }
-    let tools: Vec<Json> = ask.tools().map(|(name, description, schema)| tool(&name, description, schema)).collect();
     if !tools.is_empty() {
         set(&mut body, "tools", tools);
     }
     set_some(&mut body, "tool_choice", ask.must_call().then(|| json!({"type": "any"})));
-    set(&mut body, "messages", messages(ask));
+    set(&mut body, "messages", messages);
     let mut output = Map::new();
     if let Some(effort) = ask.effort() {
         think(&mut body, &mut output, &model, effort);
@@ -80,10 +87,23 @@ fn tool(name: &str, description: &str, schema: Json) -> Json {
     json!({"name": name, "input_schema": schema, "description": description})
 }
 
+/// The system prompt: the part that other sessions share, and the rest.
+fn system_blocks(ask: &Ask<'_>, text: &str) -> Vec<Json> {
+    let (shared, rest) = text.split_at_checked(cache::stable_bytes(&ask.round.session)).unwrap_or(("", text));
+    let parts = [shared, rest].into_iter().filter(|part| !part.trim().is_empty());
+    parts.map(text_block).collect()
+}
+
+fn text_block(text: &str) -> Json {
+    json!({"type": "text", "text": text})
+}
+
 fn messages(ask: &Ask<'_>) -> Vec<Json> {
     let mut messages = Vec::new();
     for turn in ask.turns() {
         match turn {
+            // The form that takes a breakpoint, so that a message is the same with one and without.
+            Turn::User(text) if ask.caches => messages.push(json!({"role": "user", "content": [text_block(text)]})),
             Turn::User(text) => messages.push(json!({"role": "user", "content": text})),
             Turn::Assistant(message) => messages.extend(assistant(ask, message)),
             Turn::Results(results) => {
@@ -117,7 +137,7 @@ fn assistant(ask: &Ask<'_>, message: &Message) -> Option<Json> {
         }
         // A text without anything in it is refused.
         _ => {
-            let text = (!message.content.trim().is_empty()).then(|| json!({"type": "text", "text": message.content}));
+            let text = (!message.content.trim().is_empty()).then(|| text_block(&message.content));
             text.into_iter().chain(calls.map(|made| call(ask, made))).collect()
         }
     };

@@ -346,6 +346,13 @@ impl Protocol for Chat {
         let of = |names: [&str; 2]| names.iter().find_map(|name| count(&usage[*name]));
         self.tokens.update(of(["prompt_tokens", "input_tokens"]), of(["completion_tokens", "output_tokens"]));
         self.tokens.update(count(&document["prompt_eval_count"]), count(&document["eval_count"]));
+        let details = [&usage["prompt_tokens_details"], &usage["input_tokens_details"]];
+        let of_details = |name: &str| details.iter().find_map(|details| count(&details[name]));
+        // Beside OpenAI's own: the names of DeepSeek and Moonshot, of OpenRouter and of LiteLLM.
+        self.tokens.update_cached(
+            of_details("cached_tokens").or_else(|| of(["prompt_cache_hit_tokens", "cached_tokens"])),
+            of_details("cache_write_tokens").or_else(|| count(&usage["cache_creation_input_tokens"])),
+        );
         if self.wants_logprobs && self.logprobs.is_none() {
             self.logprobs = logprobs::read(Api::OpenaiCompletions, &document);
         }

@@ -1,5 +1,6 @@
 //! Requests of OpenAI's chat completions.
 
+use super::cache;
 use super::request::{Ask, Effort, Outgoing, Turn, entries, result_text, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::Message;
@@ -35,6 +36,8 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     set_some(&mut body, "top_p", generation.top_p);
     set_some(&mut body, "frequency_penalty", generation.frequency_penalty);
     set_some(&mut body, "presence_penalty", generation.presence_penalty);
+    let cache_key = ask.caches.then(|| cache::openai_key(ask.base_url, &ask.round.session)).flatten();
+    set_some(&mut body, "prompt_cache_key", cache_key);
     let mut outgoing = ask.finish(body, "chat/completions");
     outgoing.headers.extend(ask.key.map(|key| ("authorization", format!("Bearer {key}"))));
     outgoing

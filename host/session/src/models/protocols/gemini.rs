@@ -129,6 +129,7 @@ impl Gemini {
             sum(["promptTokenCount", "toolUsePromptTokenCount"]),
             sum(["candidatesTokenCount", "thoughtsTokenCount"]),
         );
+        self.tokens.update_cached(of("cachedContentTokenCount"), None);
     }
 }
 

@@ -32,6 +32,8 @@ pub(in super::super) struct Ask<'a> {
     pub model: Option<&'a ModelConfig>,
     pub key: Option<&'a str>,
     pub streamed: bool,
+    /// True if the provider is asked to keep what later requests repeat.
+    pub caches: bool,
 }
 
 /// The effort of thinking that a model is asked for.

@@ -269,6 +269,9 @@ impl Responses {
         let usage = &response["usage"];
         let of = |names: [&str; 2]| names.iter().find_map(|name| count(&usage[*name]));
         self.tokens.update(of(["input_tokens", "prompt_tokens"]), of(["output_tokens", "completion_tokens"]));
+        let details = [&usage["input_tokens_details"], &usage["prompt_tokens_details"]];
+        let of_details = |name: &str| details.iter().find_map(|details| count(&details[name]));
+        self.tokens.update_cached(of_details("cached_tokens"), of_details("cache_write_tokens"));
         if self.wants_logprobs && self.logprobs.is_none() {
             self.logprobs = logprobs::read(Api::OpenaiResponses, response);
         }

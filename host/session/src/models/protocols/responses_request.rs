@@ -1,5 +1,6 @@
 //! Requests of OpenAI's responses.
 
+use super::cache;
 use super::chat_request::effort;
 use super::request::{Ask, Outgoing, Turn, result_text, sent_arguments, set, set_some};
 use super::strict_schema::strict;
@@ -40,6 +41,8 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     set_some(&mut body, "temperature", ask.round.session.settings.temperature);
     set_some(&mut body, "max_output_tokens", ask.max_tokens());
     set_some(&mut body, "top_p", ask.generation().top_p);
+    let cache_key = ask.caches.then(|| cache::openai_key(ask.base_url, &ask.round.session)).flatten();
+    set_some(&mut body, "prompt_cache_key", cache_key);
     let mut outgoing = ask.finish(body, "responses");
     outgoing.headers.extend(ask.key.map(|key| ("authorization", format!("Bearer {key}"))));
     outgoing
