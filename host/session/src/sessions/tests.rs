@@ -406,7 +406,15 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left, approved: None };
     let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();
-    assert!(text.as_str().unwrap().ends_with("[truncated: 39 of 217 bytes are shown]"), "{text:?}");
+    // A quarter of what is shown is the end.
+    assert_eq!(
+        text.as_str().unwrap(),
+        format!(
+            "{{\"n\":1,\"text\":\"{}\n[truncated: 178 of 217 bytes are left out here]\n{}\"}}",
+            "é".repeat(7),
+            "é".repeat(4)
+        )
+    );
     let receipt = reply.receipt.unwrap();
     assert_eq!(receipt.get("truncated"), Some(&Value::from(true)));
     assert_eq!(receipt.get("tool"), Some(&Value::from("ledger/add")));

@@ -15,6 +15,9 @@ const PROBLEMS: usize = 5;
 /// Steps that checking the arguments of one call may take: some hundredths of a second.
 const MAX_STEPS: u64 = 5_000_000;
 
+/// The end of a result that is too long gets the limit divided by this.
+const TAIL_SHARE: usize = 4;
+
 /// A tool that sees no arguments but those that match its schema, and whose results have at most this many bytes.
 pub struct CheckedTool {
     tool: Arc<dyn Tool>,
@@ -129,7 +132,8 @@ pub(super) fn mismatch(name: &str, problems: &[String]) -> Failure {
     failure("invalid-arguments", message)
 }
 
-/// Cuts a result that is too long, at a character, and says so. Returns the length that it had.
+/// Cuts the middle of a result that is too long, at characters, and says so: errors, exit codes and sums are at its end.
+/// Returns the length that it had.
 pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
     let text = match &*value {
         Value::String(text) => text.to_string(),
@@ -137,8 +141,10 @@ pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
     };
     let bytes = text.len();
     if bytes > limit {
-        let kept = &text[..text.floor_char_boundary(limit)];
-        *value = Value::from(format!("{kept}\n[truncated: {} of {bytes} bytes are shown]", kept.len()));
+        let tail = text.split_at(text.ceil_char_boundary(bytes - limit / TAIL_SHARE)).1;
+        let head = text.split_at(text.floor_char_boundary(limit - limit / TAIL_SHARE)).0;
+        let left_out = bytes - head.len() - tail.len();
+        *value = Value::from(format!("{head}\n[truncated: {left_out} of {bytes} bytes are left out here]\n{tail}"));
     }
     bytes
 }

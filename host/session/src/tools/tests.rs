@@ -256,6 +256,11 @@ async fn bash_does_not_wait_for_what_it_leaves_behind_and_keeps_outputs_bounded(
     let result = call(&world, "bash", json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x"})).await.unwrap();
     let shown = result.as_str().unwrap();
     assert!(shown.len() < RESULT_LIMIT + 100 && shown.contains("[truncated:"), "{}", shown.len());
+    let result =
+        call(&world, "bash", json!({"command": "head -c 1000000 /dev/zero | tr '\\0' x; echo broken >&2; exit 7"}))
+            .await;
+    let shown = result.unwrap().as_str().unwrap().to_owned();
+    assert!(shown.contains("broken") && shown.contains("[truncated:"), "the end is shown: {}", shown.len());
 }
 
 /// The receipt of a call, without its time.
@@ -500,7 +505,8 @@ async fn a_tool_serves_steps_with_the_same_checks_and_without_a_session() {
     assert_eq!(ask(json!({"path": "docs:guide.md"})).await.unwrap(), Value::from("Read me. TODO\n"));
     assert_eq!(ask(json!({"path": 1})).await.unwrap_err().reason.as_ref(), "invalid-arguments");
     let cut = ask(json!({"path": "src/main.rs"})).await.unwrap();
-    assert!(cut.as_str().unwrap().ends_with("[truncated: 20 of 27 bytes are shown]"), "{cut:?}");
+    let cut = cut.as_str().unwrap();
+    assert!(cut.contains("\n[truncated: 7 of 27 bytes are left out here]\n"), "{cut:?}");
     let skill = ask(json!({"path": "skill:tidy/SKILL.md"})).await.unwrap_err();
     assert_eq!(skill.reason.as_ref(), "skill-refused", "a step has no session whose skills it could read");
 }
