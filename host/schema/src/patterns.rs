@@ -77,10 +77,12 @@ impl<'a> Patterns<'a> {
             .configure(Config::new().nfa_size_limit(Some(MAX_PATTERN_BYTES)))
             .build(&translated)
             .map_err(|error| {
-            let looks_around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| pattern.contains(group));
-            refused(match looks_around {
-                true => UNBOUNDED.to_owned(),
-                false => opcell_types::text::printable(&error.to_string(), 200),
+            refused(match error.size_limit() {
+                Some(_) => format!(
+                    "it takes more than {} KiB of memory; write it with smaller counts and fewer classes",
+                    MAX_PATTERN_BYTES >> 10
+                ),
+                None => UNBOUNDED.to_owned(),
             })
         })?;
         let states = nfa.states().len() as u64;

@@ -58,19 +58,30 @@ impl Field {
     /// The words of a key that holds several: a list, or a text of words with commas or blanks between them.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
-        let words = |text: &str| -> Vec<String> {
-            let words: Vec<&str> = match text.contains(',') {
-                true => text.split(',').map(str::trim).collect(),
-                false => text.split_whitespace().collect(),
-            };
-            words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        };
         match self {
             Self::List { items, .. } => items.clone(),
-            Self::Text(text) => words(text),
+            Self::Text(text) => {
+                let commas = outside_parentheses(text, |c| c == ',');
+                let words = if commas.len() > 1 { commas } else { outside_parentheses(text, char::is_whitespace) };
+                words.into_iter().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            }
             Self::Null | Self::Mapping { .. } => Vec::new(),
         }
     }
+}
+
+/// Splits a text, but not within parentheses: `Bash(git add *)` is one word.
+fn outside_parentheses(text: &str, separates: impl Fn(char) -> bool) -> Vec<&str> {
+    let mut depth = 0_usize;
+    text.split(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && separates(c)
+    })
+    .collect()
 }
 
 /// The entries of a head.
@@ -218,9 +229,13 @@ fn entry_by_entry(head: &str, line: usize) -> FrontMatter {
     front
 }
 
-/// The key that a line begins with, and what follows on the colon.
+/// The key that a line begins with, and what follows on the colon. After a word of ASCII it may be the wide colon of
+/// Chinese and Japanese keyboards.
 fn key(line: &str) -> Option<(&str, &str)> {
-    let (key, rest) = line.split_once(':')?;
+    let (key, rest) = match line.split_once(['：', ':'])? {
+        (key, _) if !key.is_ascii() => line.split_once(':')?,
+        parts => parts,
+    };
     let key = key.trim_end();
     let key = ['"', '\''].iter().find_map(|quote| key.strip_prefix(*quote)?.strip_suffix(*quote)).unwrap_or(key);
     let is_key = key.starts_with(|c: char| c.is_alphabetic() || c == '_')
@@ -294,11 +309,26 @@ fn joined<'a>(lines: impl Iterator<Item = &'a str>, separator: &str) -> String {
     text
 }
 
-/// A text without the quotes around it, unless there are more of them inside.
+/// A text without the quotes around it, unless the first of them ends before the text does.
 fn unquoted(text: &str) -> String {
     let text = text.trim();
-    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !inner.contains(quote));
+    let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote).filter(|inner| !closes(inner, quote));
     inner('"').or_else(|| inner('\'')).unwrap_or(text).to_owned()
+}
+
+/// Returns `true` if the first quote in a text ends what was quoted before it. One that begins a word opens a quotation
+/// of its own, as in `Use it for "this".`; one between two letters is an apostrophe.
+fn closes(text: &str, quote: char) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    let first = text.match_indices(quote).find_map(|(at, _)| {
+        let before = text.get(..at)?.chars().next_back();
+        let after = text.get(at + quote.len_utf8()..)?.chars().next();
+        (quote != '\'' || !is_letter(before) || !is_letter(after)).then_some((before, after))
+    });
+    first.is_some_and(|(before, after)| {
+        let opens = before.is_none_or(|c| c.is_whitespace() || matches!(c, '(' | '[' | '{')) && is_letter(after);
+        !opens
+    })
 }
 
 #[cfg(test)]
@@ -359,6 +389,15 @@ mod tests {
     }
 
     #[test]
+    fn words_in_parentheses_belong_to_the_word_before_them() {
+        let words = |written: &str| read(&format!("tools: {written}\n"), 2).fields["tools"].words();
+        assert_eq!(words("Bash(git add *) Bash(git commit:*) Read"), ["Bash(git add *)", "Bash(git commit:*)", "Read"]);
+        assert_eq!(words("Bash(git add, git commit), Read,"), ["Bash(git add, git commit)", "Read"]);
+        assert_eq!(words("Read Bash(npm run"), ["Read", "Bash(npm run"]);
+        assert_eq!(words("a) b c"), ["a)", "b", "c"]);
+    }
+
+    #[test]
     fn a_text_with_colons_is_read_to_its_end() {
         for head in [
             "description: Use this when asked to: make a table,\n  draw a chart, or: sum up.\nname: x\n",
@@ -388,6 +427,17 @@ mod tests {
         ] {
             assert_eq!(text(&format!("description: {value}\n"), "description"), value);
         }
+        for (written, meant) in [
+            (r#""Use when asked to "deploy" or "ship".""#, r#"Use when asked to "deploy" or "ship"."#),
+            ("'It's for the user's data'", "It's for the user's data"),
+            (r#""Said" and "done""#, r#""Said" and "done""#),
+            ("'a' and 'b'", "'a' and 'b'"),
+        ] {
+            assert_eq!(text(&format!("description: {written}\n"), "description"), meant);
+        }
+        let wide = "name：x\ndescription：Use it：to draw.\n";
+        assert_eq!((text(wide, "name"), text(wide, "description")), ("x".to_owned(), "Use it：to draw.".to_owned()));
+        assert_eq!(text("description: a: b\n注意：c\n", "description"), "a: b 注意：c");
         assert_eq!(text("description: |\n  a: b\n  c\nhint: [a] [b]\n", "description"), "a: b\nc");
         assert_eq!(text("description: > on one line\nname: x\n", "description"), "on one line");
         assert_eq!(text("description: >- on one line\n  and more\n", "description"), "on one line and more");
