@@ -83,9 +83,18 @@ pub(crate) fn missing(workflow: &Workflow, input: &Value) -> Option<Diagnostic> 
         return None;
     }
     let message = format!("missing required variables: [{}]", missing.join(" "));
-    let flags: Vec<String> = missing.iter().map(|name| format!("--input {name}=VALUE")).collect();
-    Some(
-        Diagnostic::error("missing-variables", message)
-            .help(format!("give them when the run starts: {}", flags.join(" "))),
-    )
+    // What is left of them are blocks of other template languages, which no run is given.
+    let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    let (names, blocks): (Vec<&str>, Vec<&str>) =
+        missing.into_iter().partition(|name| !name.is_empty() && *name != "else" && is_name(name));
+    let mut help: Vec<String> = Vec::new();
+    if !names.is_empty() {
+        let flags: Vec<String> = names.iter().map(|name| format!("--input {name}=VALUE")).collect();
+        help.push(format!("give them when the run starts: {}", flags.join(" ")));
+    }
+    if !blocks.is_empty() {
+        let tokens: Vec<String> = blocks.iter().map(|block| format!("{{{{{block}}}}}")).collect();
+        help.push(format!("write the prompt without {}, which only other template languages run", tokens.join(", ")));
+    }
+    Some(Diagnostic::error("missing-variables", message).help(help.join("; ")))
 }

@@ -579,5 +579,14 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
 fn meant(message: &str) -> Option<&str> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let word = quoted.next()?;
-    did_you_mean(word, quoted)
+    // A webhook's own keys, written beside it.
+    let of_webhook = quoted.clone().any(|known| known == "webhook").then_some(match word {
+        "body" => "webhook.body",
+        "on" | "events" => "webhook.on",
+        "secret" | "secrets" => "webhook.secrets",
+        "signature" => "webhook.signature",
+        "window" => "webhook.window",
+        _ => "",
+    });
+    of_webhook.filter(|key| !key.is_empty()).or_else(|| did_you_mean(word, quoted))
 }

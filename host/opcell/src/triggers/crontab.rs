@@ -28,7 +28,19 @@ const FIELDS: [Field; 6] = [
 /// One sentence about the first part that not all readers take, or take alike.
 pub(super) fn check(text: &str) -> Result<(), String> {
     if let Some(word) = text.trim().strip_prefix('@') {
-        return Err(format!("`@{word}` is a word of some crontabs only: write its five fields, such as `0 0 * * *`"));
+        let fields = match word.to_ascii_lowercase().as_str() {
+            "hourly" => "`0 * * * *`",
+            "daily" | "midnight" => "`0 0 * * *`",
+            "weekly" => "`0 0 * * 0`",
+            "monthly" => "`0 0 1 * *`",
+            "yearly" | "annually" => "`0 0 1 1 *`",
+            _ => {
+                return Err(format!(
+                    "`@{word}` is a word of some crontabs only: write five fields, such as `0 0 * * *`"
+                ));
+            }
+        };
+        return Err(format!("`@{word}` is a word of some crontabs only: write its five fields, {fields}"));
     }
     let parts: Vec<&str> = text.split_ascii_whitespace().collect();
     if let Some((variable, zone)) = parts.first().and_then(|first| first.split_once('='))
@@ -213,7 +225,11 @@ mod tests {
             ("1,,2 * * * *", "empty part"),
             ("0 0 */2 * 1", "take `*/2` for every day"),
             ("0 0 1 * */2", "take `*/2` for every day"),
-            ("@daily", "word of some crontabs only"),
+            ("@daily", "word of some crontabs only: write its five fields, `0 0 * * *`"),
+            ("@Hourly", "write its five fields, `0 * * * *`"),
+            ("@annually", "write its five fields, `0 0 1 1 *`"),
+            ("@reboot", "write five fields, such as"),
+            ("@every 5m", "write five fields, such as"),
             ("every day", "it has 2 fields"),
             ("0 0 1 1 * 2026 2027", "it has 7 fields"),
             ("", "it has 0 fields"),
