@@ -621,6 +621,20 @@ mod checks {
             pack["prompts"]["p"]["validators"] = json!([wrong]);
             assert_eq!(codes(&pack, Severity::Error), ["unenforced-validator"], "{wrong}");
         }
+        for (wrong, says) in [
+            (json!({"type": "max_length", "params": {"max_charaters": 9}}), "did you mean max_characters?"),
+            (
+                json!({"type": "max_length", "params": {"max_length": 9}}),
+                "max_length takes: max_characters, max_tokens",
+            ),
+            (json!({"type": "regex", "params": {"pattern": "^(?!x)"}}), "read here: look-around"),
+        ] {
+            let mut pack = pack.clone();
+            pack["prompts"]["p"]["validators"] = json!([wrong]);
+            let found = compile(&pack).diagnostics;
+            let told = format!("{}; {}", found[0].message, found[0].help.as_deref().unwrap_or_default());
+            assert!(told.contains(says) && !told.contains('\n'), "{told}");
+        }
         let found = compile(&pack).diagnostics;
         let deprecated = found.iter().find(|found| found.code == "deprecated-field").unwrap();
         assert_eq!(deprecated.path.as_deref(), Some("/prompts/p/validators/1/fail_on_violation"));
@@ -734,6 +748,48 @@ mod published {
         );
         pack.as_object_mut().unwrap().remove("fragments");
         assert_eq!(codes(&pack, Severity::Error), ["unknown-fragment", "unknown-fragment"]);
+    }
+
+    #[test]
+    fn what_other_template_engines_do_is_a_warning() {
+        let warned = |change: &dyn Fn(&mut Json)| -> Vec<String> {
+            let mut pack = prompts();
+            change(&mut pack);
+            let found = compile(&pack).diagnostics;
+            assert!(found.iter().all(|found| found.severity == Severity::Warning), "{found:?}");
+            let help = |found: &opcell_ir::Diagnostic| found.help.clone().unwrap_or_default();
+            found.iter().map(|found| format!("{}; {}", found.message, help(found))).collect()
+        };
+        let engine = |key: &'static str, value: Json| warned(&move |pack| pack["template_engine"][key] = value.clone());
+        for (key, value, says) in [
+            ("version", json!("v2"), r#"template_engine.version "v2" is not known: templates are read as "v1""#),
+            ("syntax", json!("${variable}"), r#"template_engine.syntax "${variable}" is not read: such tokens stay"#),
+            ("syntax", json!("{variable}"), r#"template_engine.syntax "{variable}" is not read"#),
+            ("features", json!(["fragments", "loops"]), r#"template_engine.features lists "loops", which are not run"#),
+        ] {
+            let [found] = engine(key, value).try_into().unwrap();
+            assert!(found.starts_with(says), "{found}");
+        }
+        for (key, value) in [
+            ("version", json!("1.0")),
+            ("version", json!("v1.2")),
+            ("syntax", json!("{{ variable }}")),
+            ("syntax", json!("mustache")),
+            ("features", json!(["basic_substitution", "fragments"])),
+        ] {
+            assert_eq!(engine(key, value.clone()), Vec::<String>::new(), "{value}");
+        }
+        let token = |text: &'static str| {
+            let [found] =
+                warned(&move |pack| pack["prompts"]["sales"]["system_template"] = json!(text)).try_into().unwrap();
+            found
+        };
+        for text in ["{{#if what}}", "{{what | upper}}", "{{}}", "{{'x'}}", "{{> tone}}", "{{else}}", "{{a b}}"] {
+            assert!(token(text).contains("which is not a variable"), "{text}: {}", token(text));
+        }
+        assert!(token("{{fragment.tone}}").ends_with("did you mean {{fragments.tone}}?"));
+        assert!(token("{{whta}}").ends_with("did you mean {{what}}?"));
+        assert!(token("{{user.name}}").ends_with("; add it to `variables`"));
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Findings {
 #[must_use]
 pub fn checks(pack: &Pack) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
+    check_template_engine(pack, &mut found);
     check_agents(pack, &mut found);
     check_requires(pack, &mut found);
     check_outputs(pack, &mut found);
@@ -70,6 +71,43 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
         check_agent_loops(spec, &mut found);
     }
     found.0
+}
+
+/// Finds what a pack asks of its template engine and this one does not do.
+fn check_template_engine(pack: &Pack, found: &mut Findings) {
+    let Some(engine) = pack.rest.get("template_engine") else { return };
+    let text = |key: &str| engine.get(key).and_then(Value::as_str).unwrap_or_default().trim();
+    let mut warn = |key: &str, message: String| {
+        let help = "only `{{NAME}}` and `{{fragments.NAME}}` are filled in";
+        found.warning("no-effect", format!("/template_engine/{key}"), message, help);
+    };
+    let version = text("version");
+    let number = version.trim_start_matches(['v', 'V']);
+    if number != "1" && !number.starts_with("1.") {
+        warn(
+            "version",
+            format!("template_engine.version {} is not known: templates are read as \"v1\"", quote(version)),
+        );
+    }
+    // Some packs name a language (`mustache`), and others write an example.
+    let syntax = text("syntax");
+    let is_example = syntax.contains(['{', '$', '<', '%', '[']);
+    if is_example && !(syntax.starts_with("{{") && syntax.ends_with("}}")) {
+        warn("syntax", format!("template_engine.syntax {} is not read: such tokens stay in the text", quote(syntax)));
+    }
+    let features = engine.get("features").and_then(Value::as_array);
+    for (index, feature) in features.into_iter().flatten().filter_map(Value::as_str).enumerate() {
+        if matches!(feature, "conditionals" | "loops" | "filters") {
+            let message = format!("template_engine.features lists {}, which are not run here", quote(feature));
+            warn(&format!("features/{index}"), message);
+        }
+    }
+}
+
+/// Returns `true` if a token may be a variable: one that a prompt declares, or that a run is given.
+fn is_variable(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    name.starts_with(|c: char| c.is_alphanumeric() || c == '_') && name.chars().all(is_part) && name != "else"
 }
 
 /// Checks the prompts that a workflow speaks with, by key: their fragments, tokens, defaults and tools.
@@ -95,11 +133,11 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
         }
         for name in speaker::undeclared(prompt, template.as_deref().unwrap_or_default()) {
             let pointer = format!("{pointer}/system_template");
-            // Blocks, comments and partials of Handlebars and Mustache.
-            if name.starts_with(['#', '/', '^', '!', '>', '&']) || name == "else" {
+            // Blocks, filters, comments and partials of other template languages.
+            if !is_variable(name) {
                 let message = format!(
-                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which is not a variable: blocks of other template languages \
-                     are not run here"
+                    "prompts[\"{key}\"] uses {{{{{name}}}}}, which is not a variable: blocks and filters of other \
+                     template languages are not run here"
                 );
                 let help = "write the text without it; only `{{NAME}}` and `{{fragments.NAME}}` are filled in";
                 found.warning("undeclared-variable", pointer, message, help);
@@ -107,7 +145,15 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
             }
             let message =
                 format!("prompts[\"{key}\"] uses {{{{{name}}}}} without declaring it: every run must provide it");
-            found.warning("undeclared-variable", pointer, message, "add it to `variables`");
+            let fragment = name.strip_prefix("fragment.").filter(|fragment| pack.fragments.contains_key(*fragment));
+            let meant = fragment.map(|fragment| format!("fragments.{fragment}")).or_else(|| {
+                did_you_mean(name, prompt.variables.iter().map(|variable| variable.name.as_str())).map(str::to_owned)
+            });
+            let help = match meant {
+                Some(meant) => format!("add it to `variables`, or did you mean {{{{{meant}}}}}?"),
+                None => "add it to `variables`".to_owned(),
+            };
+            found.warning("undeclared-variable", pointer, message, &help);
         }
         for (index, variable) in prompt.variables.iter().enumerate() {
             let pointer = format!("{pointer}/variables/{index}");

@@ -36,6 +36,9 @@ const COMMON: [&str; 2] = ["direction", "message"];
 /// Difference of length between a parameter and what was meant by it.
 const MAX_LENGTH_DIFFERENCE: usize = 3;
 
+/// Characters that a parameter has in common with the one that it may have been meant as.
+const SAME_BEGINNING: usize = 5;
+
 /// Stages that every session goes through, in this order.
 const STAGES: [&str; 3] = ["template", "provider", "validator"];
 
@@ -108,8 +111,12 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
     for param in params.as_object().into_iter().flat_map(|params| params.keys()) {
         if !known.contains(&param.as_ref()) && !COMMON.contains(&param.as_ref()) {
             let all: Vec<&str> = known.iter().copied().chain(COMMON).collect();
-            // A word that is much longer says more than was written: of characters or tokens, for example.
-            let is_near = |near: &&str| near.len().abs_diff(param.len()) <= MAX_LENGTH_DIFFERENCE;
+            // A word that is much longer, or begins otherwise, says more than was written: of characters or tokens, for
+            // example.
+            let is_near = |near: &&str| {
+                near.len().abs_diff(param.len()) <= MAX_LENGTH_DIFFERENCE
+                    && near.get(..SAME_BEGINNING) == param.get(..SAME_BEGINNING)
+            };
             let near = did_you_mean(param, all.iter().copied()).filter(is_near);
             let help = near
                 .map_or_else(|| format!("{kind} takes: {}", all.join(", ")), |near| format!("did you mean {near}?"));
@@ -159,7 +166,12 @@ fn guard(validator: &Value) -> Result<Vec<Guard>, (String, String)> {
         "regex_match" | "regex" => {
             let pattern = params.get("pattern").and_then(Value::as_str).ok_or_else(|| required("pattern"))?;
             compile(pattern)
-                .map_err(|error| (format!("pattern is not a regular expression: {error}"), String::new()))?;
+                // The library draws the place first, on several lines.
+                .map_err(|error| {
+                    let error = error.to_string();
+                    let problem = error.rsplit("error: ").next().unwrap_or(&error);
+                    (format!("pattern is not a regular expression that is read here: {problem}"), String::new())
+                })?;
             let expected = match params.get("expect_match").filter(|expected| !expected.is_nullish()) {
                 None => true,
                 Some(Value::Bool(expected)) => *expected,
