@@ -1,7 +1,8 @@
 /* The Opcell SDK for C: operations and judges as functions over JSON texts, host capabilities as calls.
  *
  * A cell lives for one call, so memory is never given back: opcell_alloc takes the next bytes, and a cell that wants more than its
- * limit ends. Texts are UTF-8 with a length; those that this SDK returns also end with a zero byte.
+ * limit ends. A plugin with a C library is compiled with OPCELL_LIBC: memory then comes from its malloc, and memcpy and its
+ * like are the library's. Texts are UTF-8 with a length; those that this SDK returns also end with a zero byte.
  */
 #ifndef OPCELL_H
 #define OPCELL_H

@@ -9,6 +9,7 @@ mod bench;
 mod bindings;
 mod book;
 mod guests;
+mod javascript_runtime;
 mod package;
 mod process;
 mod prose;
@@ -33,6 +34,7 @@ usage: cargo xtask <task>
   bindings    the Python package as a wheel; `--release`, and `--test` installs it where there is no Rust and tests it
   prose       English as the glossary wants it, counted crate by crate: a count may only shrink
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
+  javascript-runtime  the plugin `code` and its engine, into host/opcell/builtin; needs clang
   release     everything that a person installs, into dist/; `--verify` installs it and runs it
   package     every published crate as crates.io would get it, and a crate elsewhere that builds against them";
 
@@ -61,6 +63,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "against" => against::against(rest),
         "screenshots" => screenshots::screenshots(),
         "package" => package::package(),
+        "javascript-runtime" => javascript_runtime::build(),
         "bindings" => bindings::bindings(rest),
         "book" => book::book(rest),
         "release" => release::release(rest),

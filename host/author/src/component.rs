@@ -1,12 +1,12 @@
 //! From what a tool chain made to a component that carries its manifest.
 
-use crate::{AuthorError, Project};
+use crate::{AuthorError, Project, template::CONTRACT};
 use serde_json::Value;
 use std::{borrow::Cow, path::Path};
 use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+use wit_parser::{PackageId, Resolve};
 
 /// The custom section of the manifest.
 pub const MANIFEST: &str = "opcell:manifest";
@@ -41,16 +41,35 @@ pub fn finish(project: &Project, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, A
 /// A sentence, when the contract cannot be read or the module is not one.
 pub fn describe(module: &mut Vec<u8>, contract: &[(&str, &str)], world: &str) -> Result<(), String> {
     let mut resolve = Resolve::default();
+    let package = push_contract(&mut resolve, contract)?;
+    embed(module, &resolve, package, world)
+}
+
+/// As [`describe`], for a world of another document: a plugin with further imports.
+///
+/// # Errors
+/// As [`describe`], and when the document cannot be read.
+pub fn describe_as(module: &mut Vec<u8>, document: &str, world: &str) -> Result<(), String> {
+    let mut resolve = Resolve::default();
+    push_contract(&mut resolve, &CONTRACT)?;
+    let package = resolve.push_str("world.wit", document).map_err(|error| format!("{error:#}"))?;
+    embed(module, &resolve, package, world)
+}
+
+fn embed(module: &mut Vec<u8>, resolve: &Resolve, package: PackageId, world: &str) -> Result<(), String> {
+    let embedded = resolve
+        .select_world(&[package], Some(world))
+        .and_then(|world| embed_component_metadata(module, resolve, world, StringEncoding::UTF8, false));
+    embedded.map_err(|error| format!("{error:#}"))
+}
+
+fn push_contract(resolve: &mut Resolve, contract: &[(&str, &str)]) -> Result<PackageId, String> {
     // One document for each version, what the newest builds on first.
     let text = |below: bool| -> String {
         contract.iter().filter(|(name, _)| name.starts_with("deps/") == below).map(|(_, text)| *text).collect()
     };
     let pushed = resolve.push_str("opcell-plugin-0.1.0.wit", &text(true));
-    let described = pushed.and_then(|_| resolve.push_str("opcell-plugin.wit", &text(false))).and_then(|package| {
-        let world = resolve.select_world(&[package], Some(world))?;
-        embed_component_metadata(module, &resolve, world, StringEncoding::UTF8, false)
-    });
-    described.map_err(|error| format!("{error:#}"))
+    pushed.and_then(|_| resolve.push_str("opcell-plugin.wit", &text(false))).map_err(|error| format!("{error:#}"))
 }
 
 /// Makes a component of a core module that carries its interface, and its manifest if it has one.

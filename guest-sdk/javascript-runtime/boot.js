@@ -1,0 +1,191 @@
+// The globals of a program beside those of the language, evaluated in each cell before the program. A program that
+// replaces what these functions use harms itself alone: the host checks each call, and the reply is made in C.
+(host) => {
+  "use strict";
+  const { Error, TypeError, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math } = globalThis;
+  const { freeze, defineProperty, create } = Object;
+
+  const define = (name, value) => defineProperty(globalThis, name, { value, writable: true, configurable: true });
+
+  // Tools
+
+  /** The grants do not extend to the call. */
+  class ToolDenied extends Error {
+    constructor({ capability, rule, remedy }) {
+      super(`${capability} is denied: ${rule}`);
+      this.capability = capability;
+      this.rule = rule;
+      this.remedy = remedy;
+    }
+  }
+  /** The tool has failed. */
+  class ToolError extends Error {
+    constructor({ reason, message, details }) {
+      super(message);
+      this.reason = reason;
+      if (details !== undefined) this.details = details;
+    }
+  }
+  for (const kind of [ToolDenied, ToolError]) {
+    defineProperty(kind.prototype, "name", { value: kind.name, writable: true, configurable: true });
+  }
+
+  const called = async (name, args) => {
+    const answer = host.call(name, args);
+    if (answer.denied !== undefined) throw new ToolDenied(answer.denied);
+    if (answer.failed !== undefined) throw new ToolError(answer.failed);
+    return answer.value;
+  };
+  const call = async (name, args = {}) => {
+    if (typeof name !== "string") throw new TypeError("call(name, arguments): the name of a tool is a string");
+    if (args === null || typeof args !== "object") throw new TypeError(`call("${name}", arguments): the arguments are an object`);
+    return called(name, args);
+  };
+
+  // The names that are granted, asked for when a program first uses `tools`.
+  let names;
+  const identifiers = new Map();
+  const nameOf = (key) => {
+    if (names === undefined) {
+      names = new Map();
+      for (const name of host.list()) {
+        names.set(name, true);
+        const identifier = name.replace(/[^A-Za-z0-9_$]/g, "_");
+        // Two names that look alike have to be written as they are.
+        identifiers.set(identifier, identifiers.has(identifier) ? undefined : name);
+      }
+    }
+    return names.has(key) ? key : (identifiers.get(key) ?? key);
+  };
+  const functions = new Map();
+  const toolOf = (key) => {
+    let tool = functions.get(key);
+    if (tool === undefined) {
+      const name = nameOf(key);
+      tool = freeze((args) => call(name, args));
+      functions.set(key, tool);
+    }
+    return tool;
+  };
+  const readOnly = () => {
+    throw new TypeError("`tools` cannot be changed: it has the tools that are granted");
+  };
+  const tools = new Proxy(create(null), {
+    get: (_, key) => (typeof key === "symbol" || key === "then" ? undefined : toolOf(key)),
+    has: (_, key) => typeof key === "string" && (nameOf(key), names.has(key) || identifiers.get(key) !== undefined),
+    ownKeys: () => (nameOf(""), [...names.keys()]),
+    getOwnPropertyDescriptor: (_, key) =>
+      typeof key === "string" && (nameOf(key), names.has(key))
+        ? { value: toolOf(key), enumerable: true, configurable: true, writable: false }
+        : undefined,
+    set: readOnly,
+    defineProperty: readOnly,
+    deleteProperty: readOnly,
+    setPrototypeOf: readOnly,
+    preventExtensions: readOnly,
+  });
+  for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
+    defineProperty(globalThis, name, { value, writable: false, configurable: false });
+  }
+  define("ToolDenied", ToolDenied);
+  define("ToolError", ToolError);
+
+  // Console
+
+  const LEVELS = { __proto__: null, debug: 1, trace: 1, log: 2, info: 2, dir: 2, warn: 3, error: 4 };
+  const console = {};
+  for (const name in LEVELS) console[name] = (...parts) => host.log(LEVELS[name], ...parts);
+  console.assert = (holds, ...parts) => void (holds || host.log(4, "assertion failed:", ...parts));
+  define("console", console);
+
+  // Randomness
+
+  let words;
+  let used = 0;
+  defineProperty(Math, "random", {
+    value: function random() {
+      if (words === undefined || used + 2 > words.length) {
+        words = new Uint32Array(host.random(4096));
+        used = 0;
+      }
+      const high = words[used] >>> 5;
+      const low = words[used + 1] >>> 6;
+      used += 2;
+      return (high * 67108864 + low) / 9007199254740992;
+    },
+    writable: true,
+    configurable: true,
+  });
+  const MAX_RANDOM = 65536;
+  const crypto = {
+    getRandomValues(view) {
+      if (!ArrayBuffer.isView(view)) throw new TypeError("crypto.getRandomValues: a typed array of integers");
+      if (view.byteLength > MAX_RANDOM) throw new RangeError(`crypto.getRandomValues: at most ${MAX_RANDOM} bytes at once`);
+      new Uint8Array(view.buffer, view.byteOffset, view.byteLength).set(new Uint8Array(host.random(view.byteLength)));
+      return view;
+    },
+    randomUUID() {
+      const bytes = new Uint8Array(host.random(16));
+      bytes[6] = (bytes[6] & 0x0f) | 0x40;
+      bytes[8] = (bytes[8] & 0x3f) | 0x80;
+      let text = "";
+      for (let at = 0; at < 16; at += 1) {
+        if (at === 4 || at === 6 || at === 8 || at === 10) text += "-";
+        text += (bytes[at] < 16 ? "0" : "") + bytes[at].toString(16);
+      }
+      return text;
+    },
+  };
+  define("crypto", crypto);
+
+  // Time
+
+  let origin;
+  const now = () => {
+    const time = host.monotonic();
+    origin ??= time;
+    return time - origin;
+  };
+  define("performance", { now });
+  const timers = new Map();
+  let numbered = 0;
+  const timer = (run, delay, args, every) => {
+    if (typeof run !== "function") throw new TypeError("a timer needs a function");
+    const wait = Number(delay) > 0 ? Number(delay) : 0;
+    timers.set((numbered += 1), { run, args, wait, every, at: wait > 0 ? now() + wait : 0 });
+    return numbered;
+  };
+  const stop = (id) => void timers.delete(id);
+  define("setTimeout", (run, delay, ...args) => timer(run, delay, args, false));
+  define("setInterval", (run, delay, ...args) => timer(run, Number(delay) > 1 ? delay : 1, args, true));
+  define("setImmediate", (run, ...args) => timer(run, 0, args, false));
+  for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) define(name, stop);
+
+  // Globals of other environments
+
+  const without = (name, instead) =>
+    define(name, () => {
+      throw new Error(`a program has no \`${name}\`: ${instead}`);
+    });
+  without("fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
+  without("require", "there are no modules; a program has the language, its input and the tools that it is granted");
+
+  /** Runs the timer that is due first, after its time. Returns false if there is none. */
+  return () => {
+    let first;
+    let id;
+    for (const [key, one] of timers) {
+      if (first === undefined || one.at < first.at) {
+        first = one;
+        id = key;
+      }
+    }
+    if (first === undefined) return false;
+    const left = first.at > 0 ? first.at - now() : 0;
+    if (left > 0) host.wait(left);
+    if (first.every) first.at = now() + first.wait;
+    else timers.delete(id);
+    first.run(...first.args);
+    return true;
+  };
+}

@@ -1,0 +1,498 @@
+/* The plugin `code`: runs programs in JavaScript, each in a cell of its own.
+ *
+ * A program is the body of an async function. The engine is quickjs-ng; the reply is put together here and not in
+ * JavaScript, so that nothing that a program does to its realm changes the form of the reply. Nothing is freed at the
+ * end: the cell ends with the call.
+ */
+#include "boot.h"
+#include "host.h"
+#include "opcell.h"
+#include "quickjs.h"
+#include "text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of memory.c. */
+size_t malloc_usable_size(void *at);
+
+/* The file of a program in its errors. */
+#define FILE_NAME "program.js"
+
+/* Before a program, in its first line: columns there count from its end. */
+static const char HEAD[] = "(async (input) => {";
+
+enum {
+  /* Bytes of the stack in linear memory, which is all that the engine can measure. With this much, functions that call
+     one another meet a RangeError before they use up the stack of the machine, of which a cell has 512 KiB. The parser
+     and JSON use more of that one: with thousands of nested brackets they end the cell. */
+  STACK_BYTES = 112 << 10,
+  /* Memory that is given back before the reply is put together, so that a program that used up all of it has one. */
+  RESERVE_BYTES = 256 << 10,
+  MAX_LOG_BYTES = 64 << 10,
+  MAX_MESSAGE_BYTES = 2000,
+  MAX_LINE_BYTES = 160,
+  MAX_STACK_BYTES = 4000,
+};
+
+static JSContext *js;
+static JSValue run_timer;
+static void *reserve;
+static struct {
+  const char *data;
+  size_t length;
+} source;
+/* The lines of the log as items of a JSON array, and how many bytes of text they are. */
+static struct text logs;
+static size_t log_bytes, dropped_lines;
+
+/* ---- memory of the engine ---- */
+
+static void *engine_calloc(void *opaque, size_t count, size_t size) { return (void)opaque, calloc(count, size); }
+static void *engine_malloc(void *opaque, size_t size) { return (void)opaque, malloc(size); }
+static void engine_free(void *opaque, void *at) { (void)opaque, free(at); }
+static void *engine_realloc(void *opaque, void *at, size_t size) { return (void)opaque, realloc(at, size); }
+static size_t engine_size(const void *at) { return malloc_usable_size((void *)at); }
+
+/* ---- texts ---- */
+
+/* A value as text that is Unicode; `data` is null when it cannot be had, with the exception dropped. */
+static opcell_text shown(JSValueConst value) {
+  size_t length;
+  const char *text = JS_ToCStringLen(js, &length, value);
+  char *copy = text ? malloc(length + 1) : 0;
+  if (!copy) {
+    JS_FreeValue(js, JS_GetException(js));
+    return OPCELL_NONE;
+  }
+  memcpy(copy, text, length + 1);
+  JS_FreeCString(js, text);
+  repair_utf8(copy, length);
+  return (opcell_text){copy, length};
+}
+
+/* A value as JSON; `data` is null when there is none, and the exception is left. */
+static opcell_text json_of(JSValueConst value) {
+  JSValue json = JS_JSONStringify(js, value, JS_UNDEFINED, JS_UNDEFINED);
+  if (!JS_IsString(json)) return OPCELL_NONE;
+  size_t length;
+  const char *text = JS_ToCStringLen(js, &length, json);
+  char *copy = text ? malloc(length + 1) : 0;
+  if (!copy) return OPCELL_NONE;
+  memcpy(copy, text, length + 1);
+  JS_FreeCString(js, text);
+  JS_FreeValue(js, json);
+  repair_json(copy, length);
+  return (opcell_text){copy, length};
+}
+
+static opcell_text property(JSValueConst object, const char *name) {
+  JSValue value = JS_GetPropertyStr(js, object, name);
+  if (JS_IsException(value)) JS_FreeValue(js, JS_GetException(js));
+  if (!JS_IsString(value)) return OPCELL_NONE;
+  return shown(value);
+}
+
+/* As the console shows a value. */
+static opcell_text displayed(JSValueConst value) {
+  if (JS_IsError(value)) {
+    opcell_text name = shown(value), stack = property(value, "stack");
+    if (!name.data) return OPCELL_TEXT("(an error that cannot be read)");
+    if (!stack.data || !stack.length) return name;
+    return opcell_concat(name.data, "\n", stack.data, (char *)0);
+  }
+  if (JS_IsObject(value) && !JS_IsFunction(js, value)) {
+    opcell_text json = json_of(value);
+    if (json.data) return json;
+    JS_FreeValue(js, JS_GetException(js));
+  }
+  opcell_text text = JS_IsSymbol(value) ? OPCELL_TEXT("(a symbol)") : shown(value);
+  return text.data ? text : OPCELL_TEXT("(a value that cannot be shown)");
+}
+
+/* ---- functions for boot.js ---- */
+
+static JSValue text_value(opcell_text text) { return JS_NewStringLen(js, text.data, text.length); }
+
+static void set_text(JSValue object, const char *name, opcell_text text) {
+  if (text.data) JS_SetPropertyStr(js, object, name, text_value(text));
+}
+
+static JSValue host_call(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  opcell_text name = shown(values[0]), arguments = json_of(values[1]);
+  if (!arguments.data && JS_HasException(context)) return JS_EXCEPTION;
+  if (!name.data || !arguments.data) return JS_ThrowTypeError(context, "the arguments of a tool are an object of JSON");
+  opcell_answer answer = opcell_tool(name.data, arguments);
+  JSValue made = JS_NewObjectProto(context, JS_NULL);
+  if (answer.denied.rule.data) {
+    JSValue denied = JS_NewObjectProto(context, JS_NULL);
+    set_text(denied, "capability", answer.denied.capability);
+    set_text(denied, "rule", answer.denied.rule);
+    set_text(denied, "remedy", answer.denied.remedy);
+    JS_SetPropertyStr(context, made, "denied", denied);
+  } else if (answer.failed.reason.data) {
+    JSValue failed = JS_NewObjectProto(context, JS_NULL);
+    set_text(failed, "reason", answer.failed.reason);
+    set_text(failed, "message", answer.failed.message);
+    if (answer.failed.details.data) {
+      JSValue details = JS_ParseJSON(context, answer.failed.details.data, answer.failed.details.length, "details");
+      if (JS_IsException(details)) return details;
+      JS_SetPropertyStr(context, failed, "details", details);
+    }
+    JS_SetPropertyStr(context, made, "failed", failed);
+  } else {
+    JSValue value = JS_ParseJSON(context, answer.value.data, answer.value.length, "result");
+    if (JS_IsException(value)) return value;
+    JS_SetPropertyStr(context, made, "value", value);
+  }
+  return made;
+}
+
+IMPORT("opcell:plugin/tools@0.1.0", "list")
+void host_tools(void *into);
+
+/* The names of the tools that are granted. */
+static JSValue host_list(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count, (void)values;
+  struct {
+    const struct {
+      opcell_text name, summary, schema;
+    } *items;
+    size_t count;
+  } found;
+  host_tools(&found);
+  JSValue names = JS_NewArray(context);
+  for (size_t i = 0; i < found.count; i++)
+    JS_SetPropertyUint32(context, names, (uint32_t)i, text_value(found.items[i].name));
+  return names;
+}
+
+static void log_line(opcell_level level, opcell_text line) {
+  opcell_log(level, line);
+  size_t length = whole_characters(line.data, line.length, MAX_LOG_BYTES - log_bytes);
+  if (length < line.length) dropped_lines++;
+  if (!length && line.length) return;
+  log_bytes += length;
+  if (logs.length) text_add(&logs, ",", 1);
+  text_add_json(&logs, line.data, length);
+}
+
+static JSValue host_log_values(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self;
+  int32_t level = OPCELL_INFO;
+  JS_ToInt32(context, &level, values[0]);
+  struct text line = {0};
+  for (int i = 1; i < count; i++) {
+    if (i > 1) text_add(&line, " ", 1);
+    opcell_text part = displayed(values[i]);
+    text_add(&line, part.data, part.length);
+  }
+  if (line.cut) return JS_ThrowOutOfMemory(context);
+  log_line((opcell_level)level, (opcell_text){line.data ? line.data : "", line.length});
+  free(line.data);
+  return JS_UNDEFINED;
+}
+
+static JSValue host_random(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  uint32_t length = 0;
+  JS_ToUint32(context, &length, values[0]);
+  if (!length) return JS_NewArrayBufferCopy(context, (const uint8_t *)"", 0);
+  struct bytes random;
+  wasi_random(length, &random);
+  JSValue made = JS_NewArrayBufferCopy(context, random.data, random.length);
+  free(random.data);
+  return made;
+}
+
+static JSValue host_monotonic(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count, (void)values;
+  return JS_NewFloat64(context, (double)monotonic_now() / 1e6);
+}
+
+static JSValue host_wait(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  double milliseconds = 0;
+  if (JS_ToFloat64(context, &milliseconds, values[0])) return JS_EXCEPTION;
+  /* More than any cell lives. */
+  const double most = 24 * 3600 * 1000.0;
+  if (milliseconds > 0) wait_for((uint64_t)((milliseconds < most ? milliseconds : most) * 1e6));
+  return JS_UNDEFINED;
+}
+
+static JSModuleDef *no_modules(JSContext *context, const char *name, void *opaque) {
+  (void)opaque;
+  JS_ThrowReferenceError(context, "there is no module '%.100s': a program has the language, its input and its tools", name);
+  return 0;
+}
+
+/* ---- failures ---- */
+
+struct place {
+  unsigned line, column;
+};
+
+static unsigned number_at(const char **at) {
+  unsigned number = 0;
+  for (; **at >= '0' && **at <= '9' && number < 100000000; ++*at) number = number * 10 + (unsigned)(**at - '0');
+  return number;
+}
+
+/* The first place of the program in a stack. */
+static struct place place_in(opcell_text stack) {
+  const char *found = stack.data ? strstr(stack.data, FILE_NAME ":") : 0;
+  struct place place = {0, 0};
+  if (!found) return place;
+  found += sizeof FILE_NAME;
+  place.line = number_at(&found);
+  if (*found == ':') {
+    found++;
+    place.column = number_at(&found);
+    if (place.line == 1 && place.column >= sizeof HEAD) place.column -= sizeof HEAD - 1;
+  }
+  return place;
+}
+
+/* A line of the program without the blanks around it. */
+static opcell_text source_line(unsigned line) {
+  const char *at = source.data, *end = source.data + source.length;
+  for (; line > 1 && at < end; line--) {
+    const char *next = memchr(at, '\n', (size_t)(end - at));
+    if (!next) return OPCELL_NONE;
+    at = next + 1;
+  }
+  const char *stop = memchr(at, '\n', (size_t)(end - at));
+  if (!stop) stop = end;
+  while (at < stop && (*at == ' ' || *at == '\t')) at++;
+  while (stop > at && (stop[-1] == ' ' || stop[-1] == '\t' || stop[-1] == '\r')) stop--;
+  return (opcell_text){at, whole_characters(at, (size_t)(stop - at), MAX_LINE_BYTES)};
+}
+
+static void add_member(struct text *json, const char *name, opcell_text value) {
+  if (!value.data) return;
+  text_add(json, json->length > 1 ? "," : "", json->length > 1);
+  text_add_json(json, name, strlen(name));
+  text_add(json, ":", 1);
+  text_add_json(json, value.data, value.length);
+}
+
+static void add_place(struct text *json, struct place place) {
+  if (!place.line) return;
+  text_add_string(json, json->length > 1 ? ",\"line\":" : "\"line\":");
+  text_add_number(json, place.line);
+  text_add_string(json, ",\"column\":");
+  text_add_number(json, place.column);
+  add_member(json, "source_line", source_line(place.line));
+}
+
+static opcell_reply failed(const char *reason, opcell_text message, struct text *details) {
+  text_add_string(details, details->length > 1 ? ",\"logs\":[" : "\"logs\":[");
+  if (logs.data) text_add(details, logs.data, logs.length);
+  text_add_string(details, "]}");
+  opcell_reply reply = {0};
+  reply.failure.reason = opcell_text_of(reason);
+  reply.failure.message = message;
+  if (!details->cut && !logs.cut) reply.failure.details = (opcell_text){details->data, details->length};
+  return reply;
+}
+
+static const opcell_text NO_MEMORY = {"the program has used up the memory of its cell (limit memory)", 61};
+
+/* The failure of a program that ended with this exception. */
+static opcell_reply failure_of(JSValue exception, const char *reason) {
+  free(reserve);
+  reserve = 0;
+  struct text details = {0}, message = {0};
+  text_add(&details, "{", 1);
+  /* The engine has no error where there was no memory to make one. */
+  if (JS_IsNull(exception) || JS_IsUninitialized(exception)) return failed("out-of-memory", NO_MEMORY, &details);
+  opcell_text text = JS_IsError(exception) ? shown(exception) : displayed(exception);
+  if (!text.data) text = OPCELL_TEXT("an error that cannot be read");
+  if (opcell_is(text, "InternalError: out of memory")) reason = "out-of-memory", text = NO_MEMORY;
+  opcell_text stack = JS_IsError(exception) ? property(exception, "stack") : OPCELL_NONE;
+  struct place place = place_in(stack);
+  opcell_text rule = JS_IsError(exception) ? property(exception, "rule") : OPCELL_NONE;
+  opcell_text capability = JS_IsError(exception) ? property(exception, "capability") : OPCELL_NONE;
+  if (rule.data && capability.data) {
+    reason = "denied";
+    add_member(&details, "capability", capability);
+    add_member(&details, "rule", rule);
+    add_member(&details, "remedy", property(exception, "remedy"));
+  }
+  text_add(&message, text.data, whole_characters(text.data, text.length, MAX_MESSAGE_BYTES));
+  if (place.line) {
+    text_add_string(&message, ", at " FILE_NAME ":");
+    text_add_number(&message, place.line);
+    text_add(&message, ":", 1);
+    text_add_number(&message, place.column);
+    opcell_text line = source_line(place.line);
+    if (line.data && line.length) {
+      text_add(&message, ": `", 3);
+      text_add(&message, line.data, line.length);
+      text_add(&message, "`", 1);
+    }
+  }
+  add_place(&details, place);
+  if (stack.data) stack.length = whole_characters(stack.data, stack.length, MAX_STACK_BYTES);
+  if (stack.data && stack.length) add_member(&details, "stack", stack);
+  return failed(reason, message.cut ? text : (opcell_text){message.data, message.length}, &details);
+}
+
+/* ---- rejections that nothing awaits ---- */
+
+enum { MAX_REJECTIONS = 16 };
+
+static struct {
+  void *promise;
+  JSValue reason;
+} rejections[MAX_REJECTIONS];
+
+static void rejected(JSContext *context, JSValueConst promise, JSValueConst reason, bool is_handled, void *opaque) {
+  (void)opaque;
+  void *of = JS_VALUE_GET_PTR(promise);
+  for (int i = 0; i < MAX_REJECTIONS; i++) {
+    if (is_handled && rejections[i].promise == of) {
+      JS_FreeValue(context, rejections[i].reason);
+      rejections[i].promise = 0;
+      return;
+    }
+    if (!is_handled && !rejections[i].promise) {
+      rejections[i].promise = of;
+      rejections[i].reason = JS_DupValue(context, reason);
+      return;
+    }
+  }
+}
+
+/* Logs the rejections that nothing has handled; the program's own is its failure. */
+static void log_rejections(JSValueConst own) {
+  for (int i = 0; i < MAX_REJECTIONS; i++) {
+    if (!rejections[i].promise || rejections[i].promise == JS_VALUE_GET_PTR(own)) continue;
+    opcell_text text = displayed(rejections[i].reason);
+    log_line(OPCELL_WARN, opcell_concat("nothing awaits a promise that was rejected: ", text.data, (char *)0));
+  }
+}
+
+/* ---- the operation ---- */
+
+static bool start(void) {
+  static const JSMallocFunctions memory = {engine_calloc, engine_malloc, engine_free, engine_realloc, engine_size};
+  static const struct {
+    const char *name;
+    JSCFunction *function;
+    int length;
+  } functions[] = {
+      {"call", host_call, 2},       {"list", host_list, 0},           {"log", host_log_values, 1},
+      {"random", host_random, 1},   {"monotonic", host_monotonic, 0}, {"wait", host_wait, 1},
+  };
+  reserve = malloc(RESERVE_BYTES);
+  JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
+  if (!runtime || !reserve) return false;
+  JS_SetMaxStackSize(runtime, STACK_BYTES);
+  JS_SetModuleLoaderFunc(runtime, 0, no_modules, 0);
+  JS_SetHostPromiseRejectionTracker(runtime, rejected, 0);
+  js = JS_NewContext(runtime);
+  if (!js) return false;
+  JSValue host = JS_NewObjectProto(js, JS_NULL);
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    JS_SetPropertyStr(js, host, functions[i].name,
+                      JS_NewCFunction(js, functions[i].function, functions[i].name, functions[i].length));
+  JSValue boot = JS_Eval(js, (const char *)BOOT, sizeof BOOT - 1, "boot.js", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
+  if (JS_IsException(boot)) return false;
+  run_timer = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
+  return JS_IsFunction(js, run_timer);
+}
+
+/* The program as a function of its input. */
+static JSValue compiled(void) {
+  static const char TAIL[] = "\n})";
+  struct text whole = {0};
+  text_add(&whole, HEAD, sizeof HEAD - 1);
+  text_add(&whole, source.data, source.length);
+  text_add(&whole, TAIL, sizeof TAIL - 1);
+  if (whole.cut) return JS_ThrowOutOfMemory(js);
+  JSValue function = JS_Eval(js, whole.data, whole.length, FILE_NAME, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
+  free(whole.data);
+  return function;
+}
+
+/* Runs jobs, and timers while the program waits. Returns false if an exception ended it. */
+static bool settle(JSValueConst promise) {
+  JSContext *context;
+  for (;;) {
+    int ran;
+    while ((ran = JS_ExecutePendingJob(JS_GetRuntime(js), &context)) > 0) {
+    }
+    if (ran < 0) return false;
+    if (JS_PromiseState(js, promise) != JS_PROMISE_PENDING) return true;
+    JSValue more = JS_Call(js, run_timer, JS_UNDEFINED, 0, 0);
+    if (JS_IsException(more)) return false;
+    if (!JS_ToBool(js, more)) return true;
+  }
+}
+
+static opcell_reply result_of(JSValueConst value) {
+  opcell_text json = json_of(value);
+  if (!json.data && JS_HasException(js)) return failure_of(JS_GetException(js), "result-not-json");
+  free(reserve);
+  reserve = 0;
+  struct text reply = {0};
+  text_add_string(&reply, "{\"result\":");
+  text_add(&reply, json.data ? json.data : "null", json.data ? json.length : 4);
+  text_add_string(&reply, ",\"logs\":[");
+  if (logs.data) text_add(&reply, logs.data, logs.length);
+  text_add_string(&reply, "]}");
+  if (reply.cut || logs.cut) return opcell_fail("out-of-memory", NO_MEMORY.data);
+  return (opcell_reply){.data = {reply.data, reply.length}};
+}
+
+static opcell_reply run(opcell_text arguments, opcell_context context) {
+  (void)context;
+  if (!start()) return opcell_fail("out-of-memory", "the memory of the cell is too small for the engine (limit memory)");
+  /* The engine reads up to a zero byte. */
+  struct text ended = {0};
+  text_add(&ended, arguments.data, arguments.length);
+  JSValue given = ended.cut ? JS_ThrowOutOfMemory(js) : JS_ParseJSON(js, ended.data, ended.length, "arguments");
+  if (JS_IsException(given)) return failure_of(JS_GetException(js), "invalid-arguments");
+  JSValue program = JS_GetPropertyStr(js, given, "source"), input = JS_GetPropertyStr(js, given, "input");
+  source.data = JS_ToCStringLen(js, &source.length, program);
+  if (!source.data) return failure_of(JS_GetException(js), "program-failed");
+  JSValue function = compiled();
+  if (JS_IsException(function)) return failure_of(JS_GetException(js), "program-invalid");
+  JSValue promise = JS_Call(js, function, JS_UNDEFINED, 1, &input);
+  if (JS_IsException(promise)) return failure_of(JS_GetException(js), "program-failed");
+  if (!settle(promise)) return failure_of(JS_GetException(js), "program-failed");
+  log_rejections(promise);
+  if (dropped_lines) log_line(OPCELL_WARN, OPCELL_TEXT("further lines of the log are left out"));
+  switch (JS_PromiseState(js, promise)) {
+    case JS_PROMISE_FULFILLED: return result_of(JS_PromiseResult(js, promise));
+    case JS_PROMISE_REJECTED: return failure_of(JS_PromiseResult(js, promise), "program-failed");
+    /* Such as of a program that closes the function around it and begins something else. */
+    case JS_PROMISE_NOT_A_PROMISE:
+      return opcell_fail("program-invalid", "the program is not the body of one function: its braces do not match");
+    default: return opcell_fail("program-stuck", "the program awaits a promise that nothing settles");
+  }
+}
+
+#define ARGUMENTS                                                                                                        \
+  "{\"type\":\"object\",\"properties\":{"                                                                              \
+  "\"language\":{\"enum\":[\"javascript\"]},"                                                                          \
+  "\"source\":{\"type\":\"string\",\"description\":\"The body of an async function: `await` and `return` are at its "  \
+  "top level; `input`, `call(name, arguments)`, `tools.NAME(arguments)` and `console` are there.\"},"                  \
+  "\"input\":{\"description\":\"Any JSON; the program reads it as `input`.\"}},"                                       \
+  "\"required\":[\"language\",\"source\"],\"additionalProperties\":false}"
+#define DATA                                                                                                             \
+  "{\"type\":\"object\",\"properties\":{\"result\":{},\"logs\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}," \
+  "\"required\":[\"result\",\"logs\"],\"additionalProperties\":false}"
+
+const opcell_operation opcell_operations[] = {
+    {.id = "code/run",
+     .summary = "Runs a program, which may call the tools that are granted, and returns its result and its log.",
+     .arguments_schema = ARGUMENTS,
+     .data_schema = DATA,
+     .effects = OPCELL_ONCE,
+     .invoke = run},
+    {0},
+};
+const opcell_judge opcell_judges[] = {{0}};

@@ -1,0 +1,103 @@
+/* The allocator, in place of wasi-libc's, which needs a linker of LLVM 15: free blocks are kept by size class and used
+ * again, and what no class has comes from the end of the memory. Blocks are never joined: a cell is over before that
+ * would pay.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+extern unsigned char __heap_base;
+
+enum { PAGE = 1 << 16, SMALLEST = 16, CLASSES = 120 };
+
+/* Before each block; keeps blocks aligned to 8 bytes. */
+struct header {
+  uint32_t size, class;
+};
+
+struct free_block {
+  struct free_block *next;
+};
+
+static struct free_block *free_blocks[CLASSES];
+/* Where the next block begins, and where the memory ends. */
+static size_t next, end;
+
+/* Sizes grow by quarters of powers of two: 16, 20, 24, 28, 32, 40, … rounded up to 8 bytes. */
+static uint32_t class_of(size_t size, size_t *rounded) {
+  if (size < SMALLEST) size = SMALLEST;
+  uint32_t power = 31 - (uint32_t)__builtin_clz((uint32_t)size), step = power - 2;
+  uint32_t quarters = (uint32_t)((size - ((size_t)1 << power) + ((size_t)1 << step) - 1) >> step);
+  *rounded = ((((size_t)4 + quarters) << step) + 7) & ~(size_t)7;
+  return (power - 4) * 4 + quarters;
+}
+
+static struct header *header_of(void *at) { return (struct header *)at - 1; }
+
+/* Extends the memory so that it reaches `to`. */
+static int reach(size_t to) {
+  if (to <= end) return 1;
+  size_t pages = (to - end + PAGE - 1) / PAGE;
+  if (__builtin_wasm_memory_grow(0, pages) == (size_t)-1) return 0;
+  end += pages * PAGE;
+  return 1;
+}
+
+void *malloc(size_t size) {
+  if (size > (size_t)1 << 30) return 0;
+  size_t rounded;
+  uint32_t class = class_of(size, &rounded);
+  struct free_block *found = free_blocks[class];
+  if (found) {
+    free_blocks[class] = found->next;
+    return found;
+  }
+  if (!next) {
+    next = ((size_t)&__heap_base + 15) & ~(size_t)15;
+    end = __builtin_wasm_memory_size(0) * PAGE;
+  }
+  if (!reach(next + sizeof(struct header) + rounded)) return 0;
+  struct header *header = (struct header *)next;
+  header->size = (uint32_t)rounded;
+  header->class = class;
+  next += sizeof *header + rounded;
+  return header + 1;
+}
+
+void free(void *at) {
+  if (!at) return;
+  struct free_block *block = at;
+  uint32_t class = header_of(at)->class;
+  block->next = free_blocks[class];
+  free_blocks[class] = block;
+}
+
+size_t malloc_usable_size(void *at) { return at ? header_of(at)->size : 0; }
+
+void *calloc(size_t count, size_t size) {
+  size_t whole;
+  if (__builtin_mul_overflow(count, size, &whole)) return 0;
+  void *made = malloc(whole);
+  return made ? memset(made, 0, whole) : 0;
+}
+
+void *realloc(void *at, size_t size) {
+  if (!at) return malloc(size);
+  struct header *header = header_of(at);
+  if (size <= header->size) return at;
+  size_t rounded;
+  /* The last block grows where it is. */
+  if ((size_t)at + header->size == next && size <= (size_t)1 << 30) {
+    uint32_t class = class_of(size, &rounded);
+    if (!reach((size_t)at + rounded)) return 0;
+    header->size = (uint32_t)rounded;
+    header->class = class;
+    next = (size_t)at + rounded;
+    return at;
+  }
+  void *made = malloc(size);
+  if (!made) return 0;
+  memcpy(made, at, header->size);
+  free(at);
+  return made;
+}

@@ -1,0 +1,166 @@
+//! The JavaScript runtime: quickjs-ng, a C library and the plugin `code` as one component, which the library embeds.
+//!
+//! The repository holds the component, so that nothing else needs clang. The record beside it names the compiler: only
+//! the same one gives the same bytes.
+
+use crate::process::{output, root, run};
+use anyhow::{Context, Result, bail};
+use opcell_author::{
+    Project, component,
+    toolchain::{clean, on_path},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The folder of the component, its record and the licences.
+const BUILTIN: &str = "host/opcell/builtin";
+
+/// The crate that has the sources of the engine.
+const SOURCES: &str = "rquickjs-sys";
+
+const LINKERS: [&str; 7] =
+    ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];
+
+/// The units of the engine, and those of ours.
+const ENGINE: [&str; 4] = ["quickjs", "libregexp", "libunicode", "dtoa"];
+const OWN: [&str; 4] = ["code", "text", "libc", "memory"];
+
+/// As quickjs-ng is configured where there are no threads and no directions of rounding.
+const DEFINES: [&str; 6] =
+    ["-DNDEBUG", "-DEMSCRIPTEN=1", "-DFE_DOWNWARD=0", "-DFE_UPWARD=0", "-D_GNU_SOURCE", "-DOPCELL_LIBC"];
+
+/// Bytes of the stack in linear memory; the engine leaves room above its own limit, see `STACK_BYTES` of `code.c`.
+const STACK: &str = "stack-size=262144";
+
+/// Builds the component into the repository, with a record of its digest and compiler.
+pub fn build() -> Result<()> {
+    let clang = on_path("clang").context("there is no clang: sudo apt-get install clang lld")?;
+    let folder = root().join(BUILTIN);
+    let component = component(&clang, &crate::process::target_directory()?.join("javascript-runtime"))?;
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("code.wasm"), &component)?;
+    let record = serde_json::json!({"clang": version(&clang)?, "sha256": digest(&component)});
+    fs::write(folder.join("code.json"), format!("{record:#}\n"))?;
+    eprintln!("javascript-runtime: {} bytes", component.len());
+    Ok(())
+}
+
+/// The version of a compiler, such as `14.0.6`.
+fn version(clang: &Path) -> Result<String> {
+    let printed = output(Command::new(clang).arg("-dumpversion")).context("`clang -dumpversion` fails")?;
+    Ok(printed.trim().to_owned())
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use sha2::{Digest as _, Sha256};
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn component(clang: &Path, scratch: &Path) -> Result<Vec<u8>> {
+    let package = root().join("guest-sdk/javascript-runtime");
+    let sources = sources(&package)?;
+    fs::create_dir_all(scratch)?;
+    let boot: Vec<String> = fs::read(package.join("boot.js"))?.iter().map(ToString::to_string).collect();
+    fs::write(scratch.join("boot.h"), format!("static const unsigned char BOOT[] = {{{},0}};\n", boot.join(",")))?;
+    let mut objects = Vec::new();
+    for unit in ENGINE {
+        let source = sources.join("quickjs").join(unit).with_extension("c");
+        objects.push(compile(clang, &sources, scratch, &source, &["-w"])?);
+    }
+    let own = OWN.iter().map(|unit| package.join(unit).with_extension("c"));
+    for source in own.chain([root().join("guest-sdk/c/opcell.c")]) {
+        objects.push(compile(
+            clang,
+            &sources,
+            scratch,
+            &source,
+            &["-Wall", "-Wextra", "-Werror", "-fno-builtin-malloc", "-fno-builtin-calloc"],
+        )?);
+    }
+    let module = link(&sources, &objects, scratch)?;
+    let mut bytes = fs::read(&module)?;
+    let world = fs::read_to_string(package.join("runtime.wit"))?;
+    component::describe_as(&mut bytes, &world, "runtime").map_err(anyhow::Error::msg)?;
+    Ok(component::finish(&Project::read(&package)?, &module, &bytes)?)
+}
+
+/// The folder of the sources, which cargo has checked against their checksum.
+fn sources(package: &Path) -> Result<PathBuf> {
+    let manifest = package.join("sources/Cargo.toml");
+    let mut command = clean("cargo");
+    command.args(["metadata", "--format-version", "1", "--locked", "--manifest-path"]).arg(&manifest);
+    let metadata = output(&mut command)
+        .with_context(|| format!("cargo cannot fetch the sources that {} pins", manifest.display()))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    let packages = metadata.get("packages").and_then(Value::as_array).into_iter().flatten();
+    let of = |package: &&Value| package.get("name").and_then(Value::as_str) == Some(SOURCES);
+    let found = packages.filter(of).find_map(|package| package.get("manifest_path")?.as_str());
+    let Some(folder) = found.and_then(|path| Path::new(path).parent()) else {
+        bail!("{} does not pin {SOURCES}", manifest.display())
+    };
+    Ok(folder.to_owned())
+}
+
+fn compile(clang: &Path, sources: &Path, scratch: &Path, source: &Path, warnings: &[&str]) -> Result<PathBuf> {
+    let object = scratch.join(source.file_stem().unwrap_or_default()).with_extension("o");
+    let mut command = Command::new(clang);
+    command.args(["--target=wasm32-unknown-unknown", "-std=gnu11", "-Os"]).args(DEFINES).args(warnings);
+    command.arg("-isystem").arg(sources.join("vendor/wasi-libc/include")).arg("-I").arg(sources.join("quickjs"));
+    command.arg("-I").arg(root().join("guest-sdk/c")).arg("-I").arg(scratch);
+    run(command.arg("-c").arg(source).arg("-o").arg(&object))?;
+    Ok(object)
+}
+
+fn link(sources: &Path, objects: &[PathBuf], scratch: &Path) -> Result<PathBuf> {
+    let linker =
+        LINKERS.into_iter().find_map(on_path).context("there is no wasm-ld: sudo apt-get install clang lld")?;
+    let module = scratch.join("module.wasm");
+    let mut command = Command::new(linker);
+    command.args(["--no-entry", "--gc-sections", "--strip-all", "--stack-first", "-z", STACK]);
+    command.args(objects).arg(sources.join("vendor/wasi-libc/lib/libc.a")).arg("-o").arg(&module);
+    run(&mut command)?;
+    Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed test")]
+
+    use super::*;
+
+    fn record() -> Value {
+        serde_json::from_slice(&fs::read(root().join(BUILTIN).join("code.json")).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_component_of_the_repository_is_the_recorded_one() {
+        let component = fs::read(root().join(BUILTIN).join("code.wasm")).unwrap();
+        assert_eq!(record().get("sha256").unwrap(), digest(&component).as_str());
+    }
+
+    #[test]
+    fn the_same_compiler_builds_the_same_component() {
+        let record = record();
+        let recorded = record.get("clang").unwrap().as_str().unwrap();
+        let Some(clang) = on_path("clang") else {
+            eprintln!("SKIPPED: the JavaScript runtime was not built again: there is no clang");
+            return;
+        };
+        let installed = version(&clang).unwrap();
+        if installed != recorded || sources(&root().join("guest-sdk/javascript-runtime")).is_err() {
+            eprintln!(
+                "SKIPPED: the JavaScript runtime was not built again: it takes clang {recorded} (here: {installed}) and \
+                 the crate {SOURCES}"
+            );
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let built = component(&clang, scratch.path()).unwrap();
+        let message = "build it again: cargo xtask javascript-runtime";
+        assert_eq!(record.get("sha256").unwrap(), digest(&built).as_str(), "{message}");
+    }
+}
