@@ -128,14 +128,17 @@ impl Index {
     pub fn wasm(&self) -> Result<&Descriptor, String> {
         let is_manifest = |listed: &&Descriptor| matches!(listed.media_type.as_str(), MANIFEST | DOCKER_MANIFEST | "");
         let manifests = || self.manifests.iter().filter(is_manifest);
-        let mut wasm = manifests().filter(|listed| listed.is_wasm());
-        match (wasm.next(), wasm.next()) {
-            (Some(one), None) => return Ok(one),
-            (Some(_), Some(_)) => {
-                let count = manifests().filter(|listed| listed.is_wasm()).count();
+        // One manifest may be listed for several machines.
+        let mut digests = std::collections::HashSet::new();
+        let wasm: Vec<&Descriptor> =
+            manifests().filter(|listed| listed.is_wasm() && digests.insert(&listed.digest)).collect();
+        match wasm.as_slice() {
+            [] => {}
+            [one] => return Ok(one),
+            several => {
+                let count = several.len();
                 return Err(format!("it is a list of {count} WebAssembly manifests; name one by its digest"));
             }
-            (None, _) => {}
         }
         let mut others = manifests().filter(|listed| !listed.is_attestation());
         match (others.next(), others.next()) {
@@ -358,6 +361,9 @@ mod tests {
         assert!(
             chosen(&[wasm.clone(), listed("other", Some(("wasi", "wasm")))]).unwrap_err().contains("2 WebAssembly")
         );
+        let same = Descriptor { platform: plain.platform.clone(), ..wasm.clone() };
+        let same = Descriptor { artifact_type: Some(WASM.to_owned()), ..same };
+        assert_eq!(chosen(&[wasm.clone(), same]), Ok(wasm.clone()), "one manifest for two machines");
         let none = chosen(&[native, listed("arm", Some(("linux", "arm64")))]).unwrap_err();
         assert!(none.contains("linux/amd64, linux/arm64"), "{none}");
         assert!(chosen(&[]).is_err());

@@ -58,6 +58,9 @@ pub enum FileError {
         /// Offset of the first bad byte.
         at: usize,
     },
+    /// Text of two bytes per character, with its mark.
+    #[error("`{0}` is text in UTF-16; save it as UTF-8")]
+    Utf16(String),
     /// Anything else.
     #[error("`{path}`: {message}")]
     Failed {
@@ -164,8 +167,10 @@ impl Folder {
 
     /// Reads a whole text file of at most `limit` bytes.
     pub(crate) fn read_text(&self, path: &str, limit: u64) -> Result<String, FileError> {
-        String::from_utf8(self.read(path, limit)?)
-            .map_err(|error| FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
+        String::from_utf8(self.read(path, limit)?).map_err(|error| match error.as_bytes() {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => FileError::Utf16(path.to_owned()),
+            _ => FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() },
+        })
     }
 
     /// Replaces or creates a file at once, with the directories above it: a reader sees the old text or the new, never
@@ -257,6 +262,12 @@ impl Folder {
             () if metadata.is_dir() => EntryKind::Directory,
             () => EntryKind::Other,
         })
+    }
+
+    /// The path without links of something in the folder, empty for the folder itself; `None` if it leads out of it.
+    pub(crate) fn canonical(&self, path: &str) -> Option<String> {
+        let real = self.dir.canonicalize(relative(path).ok()?).ok()?;
+        real.to_str().map(|real| if real == "." { String::new() } else { real.to_owned() })
     }
 }
 

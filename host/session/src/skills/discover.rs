@@ -5,7 +5,9 @@ use super::{SKILL_TEXT_LIMIT, Skill};
 use crate::confined::{EntryKind, Folder};
 use indexmap::IndexMap;
 use opcell_ir::diagnostic::Severity;
+use opcell_types::text::one_line;
 use opcell_yaml::front_matter::split;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// The file that makes a folder a skill.
@@ -27,6 +29,12 @@ const DEPTH: usize = 8;
 
 /// Directory entries that are looked at per folder; a home directory given by mistake must not be walked whole.
 const ENTRIES: usize = 20_000;
+
+/// Lines of a file without front matter that are searched for one.
+const HEAD_LINES: usize = 20;
+
+/// Bytes of a wrong fence that are shown.
+const FENCE_BYTES: usize = 20;
 
 const NAME_LIMIT: usize = 64;
 const DESCRIPTION_LIMIT: usize = 1024;
@@ -97,8 +105,14 @@ impl Search {
         };
         let mut files = Vec::new();
         let mut directories = vec![Directory::default()];
+        // What links lead to comes last, and is looked into once, however many lead there.
+        let mut links: BTreeMap<String, Directory> = BTreeMap::new();
+        let mut visited = HashSet::new();
         let mut seen = 0;
-        while let Some(directory) = directories.pop() {
+        while let Some(directory) = directories.pop().or_else(|| links.pop_first().map(|(_, directory)| directory)) {
+            if !visited.insert(directory.real.clone()) {
+                continue;
+            }
             let here = if directory.path.is_empty() { "." } else { directory.path.as_str() };
             let entries = match open.entries(here) {
                 Ok(entries) => entries,
@@ -115,10 +129,12 @@ impl Search {
                     let message = format!("more than {ENTRIES} entries; the others are not searched for skills");
                     self.report(Severity::Warning, "skills-folder-too-large", root, message);
                     directories.clear();
+                    links.clear();
                     below.clear();
                     break;
                 }
                 let path = directory.child(&entry.name);
+                let is_link = entry.kind == EntryKind::Other;
                 let kind = match entry.kind {
                     EntryKind::Other => match open.kind(&path) {
                         Ok(kind) => kind,
@@ -135,7 +151,11 @@ impl Search {
                     EntryKind::Directory
                         if directory.depth < DEPTH && !entry.name.starts_with('.') && entry.name != "node_modules" =>
                     {
-                        below.push((entry.name, path));
+                        let real = match is_link {
+                            true => open.canonical(&path),
+                            false => Some(below_of(&directory.real, &entry.name)),
+                        };
+                        below.extend(real.map(|real| (entry.name, path, real, is_link)));
                     }
                     EntryKind::Directory | EntryKind::Other => {}
                 }
@@ -152,12 +172,16 @@ impl Search {
                 (owner, _) => owner.clone(),
             };
             let is_inside = is_skill || owner.is_some();
-            directories.extend(
-                below
-                    .into_iter()
-                    .filter(|(name, _)| !(is_inside && RESOURCE_FOLDERS.contains(&name.as_str())))
-                    .map(|(_, path)| Directory { path, depth: directory.depth + 1, owner: owner.clone() }),
-            );
+            for (name, path, real, is_link) in below {
+                if is_inside && RESOURCE_FOLDERS.contains(&name.as_str()) {
+                    continue;
+                }
+                let next = Directory { path, real, depth: directory.depth + 1, owner: owner.clone() };
+                match is_link {
+                    true => drop(links.insert(next.path.clone(), next)),
+                    false => directories.push(next),
+                }
+            }
         }
         files.sort();
         for file in files {
@@ -202,13 +226,13 @@ impl Search {
             self.report(Severity::Warning, "skill-front-matter", &path, warning);
         }
         let lacks = match (parts.head, parts.is_unclosed) {
-            (Some(_), _) => "the front matter has no `description`",
-            (None, true) => "the front matter is not closed by a line `---`, so the skill has no description",
-            (None, false) => {
-                "there is no front matter (`---`, `description: …`, `---`), so the skill has no description"
+            (Some(_), _) => "the front matter has no `description`".to_owned(),
+            (None, true) => {
+                "the front matter is not closed by a line `---`, so the skill has no description".to_owned()
             }
+            (None, false) => missing_head(&text),
         };
-        let Some(skill) = self.skill(front, &path, lacks) else { return };
+        let Some(skill) = self.skill(front, &path, &lacks) else { return };
         match self.skills.get(&skill.name) {
             Some(winner) => {
                 let message = format!(
@@ -264,6 +288,8 @@ impl Search {
 #[derive(Default)]
 struct Directory {
     path: String,
+    /// The path without links.
+    real: String,
     depth: usize,
     /// The folder of the skill that it belongs to.
     owner: Option<String>,
@@ -271,7 +297,35 @@ struct Directory {
 
 impl Directory {
     fn child(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
+        below_of(&self.path, name)
+    }
+}
+
+fn below_of(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+/// The reason why a file has no front matter: there is none, or it begins otherwise than with a first line `---`.
+fn missing_head(text: &str) -> String {
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).take(HEAD_LINES);
+    let first = lines.next().map(|(_, line)| line.trim()).unwrap_or_default();
+    let is_rule = |line: &str| line.chars().count() > 1 && line.chars().all(|c| matches!(c, '-' | '–' | '—' | '+'));
+    if is_rule(first.trim_start_matches('\u{feff}')) {
+        let fence = one_line(first, FENCE_BYTES);
+        return format!(
+            "the front matter begins with `{fence}` and not with a line `---`, so the skill has no description"
+        );
+    }
+    let begins = lines.clone().zip(lines.skip(1)).find(|((_, fence), (_, next))| {
+        let key = next.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+        fence.trim() == "---" && next.contains(':') && matches!(key.as_str(), "name" | "description")
+    });
+    match begins {
+        Some(((at, _), _)) => format!(
+            "the front matter begins on line {} and not with the file, so the skill has no description; move it to the top",
+            at + 1
+        ),
+        None => "there is no front matter (`---`, `description: …`, `---`), so the skill has no description".to_owned(),
     }
 }
 

@@ -35,11 +35,11 @@ pub(super) fn parse(head: &str, line: usize) -> (FrontMatter, Vec<String>) {
     let mut front = FrontMatter { advertise: true, ..FrontMatter::default() };
     for (key, field) in &read.fields {
         let text = || field.text().map(str::to_owned);
-        let lower = key.to_ascii_lowercase();
-        let is_meant = KEYS.contains(&lower.as_str()) && !read.fields.contains_key(&lower);
-        let known = if is_meant && lower != *key {
-            warnings.push(format!("the front matter key `{key}` is read as `{lower}`"));
-            lower.as_str()
+        let kebab = kebab_case(key);
+        let is_meant = KEYS.contains(&kebab.as_str()) && !read.fields.contains_key(&kebab);
+        let known = if is_meant && kebab != *key {
+            warnings.push(format!("the front matter key `{key}` is read as `{kebab}`"));
+            kebab.as_str()
         } else {
             key.as_str()
         };
@@ -59,6 +59,20 @@ pub(super) fn parse(head: &str, line: usize) -> (FrontMatter, Vec<String>) {
         }
     }
     (front, warnings)
+}
+
+/// A key as the format writes it: `allowed-tools` for `allowedTools`, `allowed_tools` and `Allowed Tools`.
+fn kebab_case(key: &str) -> String {
+    let mut kebab = String::with_capacity(key.len());
+    let mut before = ' ';
+    for c in key.chars() {
+        if before.is_ascii_lowercase() && c.is_ascii_uppercase() {
+            kebab.push('-');
+        }
+        kebab.push(if matches!(c, '_' | ' ') { '-' } else { c.to_ascii_lowercase() });
+        before = c;
+    }
+    kebab
 }
 
 /// `true` and `false`, or the words that YAML 1.1 has for them, in any case.

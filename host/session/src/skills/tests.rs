@@ -88,6 +88,47 @@ fn keys_in_another_case_are_read_and_said() {
 }
 
 #[test]
+fn keys_in_another_spelling_mean_the_same() {
+    let root = TempDir::new().unwrap();
+    for (folder, keys) in [
+        ("camel", "disableModelInvocation: true\nallowedTools: [Read]"),
+        ("snake", "disable_model_invocation: true\nallowed_tools: Read"),
+        ("upper", "DISABLE-MODEL-INVOCATION: true\nALLOWED_TOOLS: Read"),
+    ] {
+        write(root.path(), &format!("{folder}/SKILL.md"), &format!("---\ndescription: D.\n{keys}\n---\n"));
+    }
+    let library = discover(&root);
+    assert_eq!(library.skills().count(), 3);
+    assert!(library.skills().all(|skill| !skill.is_offered() && skill.allowed_tools == ["Read"]));
+    assert_eq!(library.findings().len(), 6);
+    assert!(library.findings().iter().all(|finding| finding.message.contains("is read as")));
+}
+
+#[test]
+fn front_matter_that_begins_otherwise_is_explained() {
+    let root = TempDir::new().unwrap();
+    let head = "name: s\ndescription: D.\n";
+    for (folder, text, says) in [
+        ("a", format!("----\n{head}----\n"), "begins with `----` and not"),
+        ("b", format!("———\n{head}———\n"), "begins with `———` and not"),
+        ("c", "+++\ndescription = \"D.\"\n+++\n".to_owned(), "begins with `+++` and not"),
+        ("d", format!("# Skill\n\n---\n{head}---\n"), "begins on line 3 and not"),
+        ("e", format!("```yaml\n---\n{head}---\n```\n"), "begins on line 2 and not"),
+        ("f", "# Skill\n\n---\n\nText\n".to_owned(), "there is no front matter"),
+        ("g", "- a list\n".to_owned(), "there is no front matter"),
+    ] {
+        write(root.path(), &format!("{folder}/SKILL.md"), &text);
+        let library = discover(&root);
+        let found = library.findings().iter().find(|finding| finding.path.ends_with(format!("{folder}/SKILL.md")));
+        assert!(found.is_some_and(|found| found.message.contains(says)), "{folder}: {found:?}");
+    }
+    fs::create_dir_all(root.path().join("h")).unwrap();
+    fs::write(root.path().join("h/SKILL.md"), b"\xff\xfe-\0-\0-\0").unwrap();
+    let library = discover(&root);
+    assert!(library.findings().iter().any(|found| found.message.contains("UTF-16; save it as UTF-8")));
+}
+
+#[test]
 fn a_file_of_a_name_that_downloads_make_is_reported() {
     let root = TempDir::new().unwrap();
     write(root.path(), "a/SKILL.markdown", &skill("A."));
@@ -238,6 +279,22 @@ fn resources_are_files_of_the_skill_and_nothing_else() {
     }
     assert!(library.read_resource("lone", "secret.txt").is_err(), "a lone file owns no folder");
     assert!(library.read_resource("lone", "lone.md").is_ok());
+}
+
+#[test]
+fn what_links_lead_to_is_looked_into_once() {
+    let root = TempDir::new().unwrap();
+    write(root.path(), "group/one/SKILL.md", &skill("One."));
+    write(root.path(), ".library/two/SKILL.md", &skill("Two."));
+    for (target, link) in
+        [("group/one", "again"), (".", "loop"), ("..", "group/up"), (".library", "first"), (".library/two", "second")]
+    {
+        std::os::unix::fs::symlink(target, root.path().join(link)).unwrap();
+    }
+    let library = discover(&root);
+    assert_eq!(library.skills().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["two", "one"]);
+    assert_eq!(codes(&library), []);
+    assert_eq!(library.read("two").unwrap(), "The body of Two.\n");
 }
 
 #[test]

@@ -135,7 +135,7 @@ pub(super) fn file_failure(error: &FileError) -> Failure {
         FileError::NotFound(_) => "file-not-found",
         FileError::NotAFile(_) | FileError::NotADirectory(_) => "file-kind",
         FileError::TooLarge { .. } => "file-too-large",
-        FileError::NotText { .. } => "file-not-text",
+        FileError::NotText { .. } | FileError::Utf16(_) => "file-not-text",
         FileError::Failed { .. } => "file-failed",
     };
     failure(reason, error.to_string())
