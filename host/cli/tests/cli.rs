@@ -131,6 +131,7 @@ fn run(case: &Path) -> Result<(), String> {
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
             // Not below the case: a grant of its folder would reach the keys, which is refused.
             .env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"))
+            .env("XDG_DATA_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("data"))
             .env("HOME", &root)
             .env("OPCELL", env!("CARGO_BIN_EXE_opcell"))
             .envs(settings.iter().map(|(name, value)| (name, value)))

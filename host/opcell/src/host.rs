@@ -135,8 +135,8 @@ impl Host {
         Ok(Run::new(self.engine.start(program, input, options).await?, self.engine.clone()))
     }
 
-    /// Resumes a run of the journal that has no driver, with its own definition and with the versions of plugins that it
-    /// was started with: those of this host, or earlier ones that its lock accepted.
+    /// Resumes a run of the journal that has no driver, with its own definition and with the versions of plugins that
+    /// it was started with: those of this host, or earlier ones that its lock accepted.
     ///
     /// # Errors
     /// When the journal does not have the run, another process drives it, or a version that it was started with is

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_those_of_the_digest_are_not_kept() {
+    fn bytes_that_are_not_those_of_the_digest_are_refused() {
         let ground = Ground::new();
         let versions = ground.project("one");
         let digest = Digest::of_hash(blake3::hash(b"accepted"));

@@ -86,7 +86,7 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
     lock.accept(&added.name, added.locked.clone(), &places)?;
     // The lock has accepted it by now: a failure stops nothing.
     if let Err(error) = lock.keep(&added.name, &added.locked, &added.component.bytes, &places) {
-        terminal.failed(&update::not_kept(&added.name, &error));
+        terminal.failed(&update::could_not_keep(&added.name, &error));
     }
     if let Some(before) = consented {
         // Who names a registry on the command line consents to it, and to nothing else that has changed since.

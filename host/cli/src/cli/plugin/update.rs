@@ -208,12 +208,12 @@ fn keep(lock: &Lock, plugin: &PluginConfig, change: &Change, places: &Places, te
             .and_then(|found| lock.keep(&change.name, &change.now, &found.bytes, places)),
     };
     if let Err(error) = kept {
-        terminal.failed(&not_kept(&change.name, &error));
+        terminal.failed(&could_not_keep(&change.name, &error));
     }
 }
 
 /// Says that a version could not be kept.
-pub fn not_kept(plugin: &str, error: &std::io::Error) -> String {
+pub fn could_not_keep(plugin: &str, error: &std::io::Error) -> String {
     format!("plugin `{plugin}`: this version could not be kept for runs that wait during the next upgrade: {error}")
 }
 
