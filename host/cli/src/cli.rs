@@ -6,6 +6,7 @@ mod approve;
 mod bench;
 mod chat;
 mod check;
+mod code;
 mod compile;
 mod doctor;
 mod explain;
@@ -163,6 +164,9 @@ enum Command {
     /// List and invoke single operations.
     #[command(subcommand)]
     Op(op::OpCommand),
+    /// Run programs in cells, with the tools that they are granted.
+    #[command(subcommand)]
+    Code(code::CodeCommand),
     /// List the tools that documents may call.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
@@ -375,6 +379,7 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Plugin(command) => plugin::plugin(&cli.global, command, terminal).await,
         Command::Key(command) => key::key(command, terminal),
         Command::Op(command) => op::op(&cli.global, command, terminal).await,
+        Command::Code(command) => code::code(&cli.global, command, terminal).await,
         Command::Tools(command) => tools::tools(&cli.global, command, terminal).await,
         Command::Triggers => triggers::triggers(&cli.global, terminal),
         #[cfg(unix)]

@@ -18,6 +18,7 @@ pub mod tools;
 mod withdraw;
 
 use crate::{
+    builtin,
     consent::{Cover, Covers},
     http::HttpRule,
     inner_calls::ProjectTool,
@@ -386,6 +387,22 @@ impl PluginConfig {
     #[must_use]
     pub fn stored(name: impl Into<String>, store: impl ComponentStore + 'static) -> Self {
         Self::of_component(name, Component::Stored(Arc::new(store)))
+    }
+
+    /// A plugin that is part of the library, such as [`builtin::CODE`](crate::builtin::CODE), under its own name;
+    /// `None` if there is none of this name. Otherwise as [`PluginConfig::new`].
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        builtin::component(name).map(|component| Self::of_component(name, Component::Builtin(component)))
+    }
+
+    /// Returns the component of a plugin that is part of the library.
+    #[must_use]
+    pub fn builtin_component(&self) -> Option<&'static [u8]> {
+        match self.component {
+            Some(Component::Builtin(component)) => Some(component),
+            _ => None,
+        }
     }
 
     fn of_component(name: impl Into<String>, component: Component) -> Self {

@@ -59,6 +59,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
+pub mod builtin;
 pub mod config;
 pub mod reach;
 pub mod remedy;

@@ -5,6 +5,7 @@ pub mod replay;
 use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, reasons, receipts, units::hanging};
 use clap::{Args, Subcommand};
 use opcell::{CallError, CallOutput, FailureKind, Success, remedy};
+use opcell_types::Value;
 use serde_json::json;
 
 #[derive(Debug, Subcommand)]
@@ -60,7 +61,15 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
     let host = global.host(terminal).await?;
     let entry = host.catalog().find(&args.id)?;
     let arguments = input::arguments(&args.args, &entry.arguments_schema)?;
-    let called = host.invoke(&args.id, arguments).await;
+    report(host.invoke(&args.id, arguments).await, terminal, Value::clone)
+}
+
+/// Prints the end of a call; of its data, what `shown` gives.
+pub(super) fn report(
+    called: Result<CallOutput, CallError>,
+    terminal: &Terminal,
+    shown: impl Fn(&Value) -> Value,
+) -> Result<Exit, Failure> {
     let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt).cloned();
     let result = match called {
         Ok(CallOutput { data, summary, details, .. }) => Ok(Success { data, summary, details }),
@@ -80,7 +89,7 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
     match (terminal.json, &result) {
         (true, Ok(success)) => terminal.json(&json!({"ok": true, "success": success, "receipt": receipt}))?,
         (true, Err(failure)) => terminal.json(&json!({"ok": false, "failure": failure, "receipt": receipt}))?,
-        (false, Ok(success)) => terminal.json(&serde_json::Value::from(&success.data))?,
+        (false, Ok(success)) => terminal.json(&serde_json::Value::from(&shown(&success.data)))?,
         (false, Err(failure)) => {
             // The receipt above has the denial already, with what would allow it.
             if failure.denial.is_some() && receipt.is_some() && !terminal.quiet {

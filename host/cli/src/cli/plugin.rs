@@ -143,7 +143,10 @@ impl Component {
 
     /// The component of a plugin of the project.
     fn of(plugin: &PluginConfig) -> Result<Self, Rejected> {
-        Self::read_as(&plugin.path, &plugin.exports)
+        match plugin.builtin_component() {
+            Some(bytes) => Self::from_bytes(&plugin.path, bytes.to_vec(), &plugin.exports),
+            None => Self::read_as(&plugin.path, &plugin.exports),
+        }
     }
 
     fn read_as(path: &Path, exports: &Exports) -> Result<Self, Rejected> {
@@ -179,8 +182,9 @@ impl Component {
 
     /// As the lock holds it.
     fn locked(&self, plugin: &PluginConfig) -> Locked {
-        let digest = (!plugin.dev).then(|| Digest::of_hash(blake3::hash(&self.bytes)));
-        let bytes = (!plugin.dev).then_some(self.bytes.len() as u64);
+        let is_pinned = !plugin.dev && plugin.builtin_component().is_none();
+        let digest = is_pinned.then(|| Digest::of_hash(blake3::hash(&self.bytes)));
+        let bytes = is_pinned.then_some(self.bytes.len() as u64);
         Locked::new(digest, bytes, self.surface.manifest.requests())
     }
 

@@ -13,6 +13,7 @@ use super::{
     },
 };
 use crate::{
+    builtin,
     http::{Credential, HttpRule, OriginPattern, SecretSource},
     places::real,
     report::Rejected,
@@ -211,6 +212,20 @@ impl Checker<'_> {
         if let Some(source) = &text.source {
             let span = span_of(source);
             let others = [("path", text.path.is_some()), ("dev", text.dev)];
+            if let Some(builtin) = source.get_ref().strip_prefix(builtin::SCHEME) {
+                return Some(PluginConfig {
+                    span: Some(span),
+                    grants,
+                    limits,
+                    ceiling,
+                    limit_spans,
+                    settings,
+                    exports,
+                    record_host_calls: text.record_host_calls,
+                    on_denied: text.on_denied,
+                    ..self.builtin(name.get_ref(), builtin, span, others, text.unsigned)?
+                });
+            }
             let origin = self.origin(name.get_ref(), source, others, text.unsigned)?;
             let path = PathBuf::from(source.get_ref());
             let name = name.get_ref().clone();
@@ -315,6 +330,29 @@ impl Checker<'_> {
                 Exports::Typed(effects.into_iter().map(|(id, effects)| (id.into_inner(), effects)).collect())
             }
         }
+    }
+
+    /// A plugin that is part of the library.
+    fn builtin(
+        &mut self,
+        plugin: &str,
+        builtin: &str,
+        span: Span,
+        others: [(&str, bool); 2],
+        unsigned: bool,
+    ) -> Option<PluginConfig> {
+        if let Some((key, _)) = others.into_iter().chain([("unsigned", unsigned)]).find(|(_, there)| *there) {
+            let message = format!("plugin `{plugin}` is part of Opcell, and `{key}` is about plugins that are not");
+            self.error("invalid-source", span, message, Some(format!("remove `{key}`")));
+            return None;
+        }
+        let Some(found) = PluginConfig::builtin(builtin) else {
+            let known = builtin::names().map(|name| format!("`builtin:{name}`")).collect::<Vec<_>>().join(", ");
+            let message = format!("no plugin `{builtin}` is part of Opcell");
+            self.error("invalid-source", span, message, Some(format!("expected {known}")));
+            return None;
+        };
+        Some(PluginConfig { name: plugin.to_owned(), ..found })
     }
 
     fn origin(

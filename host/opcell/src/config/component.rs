@@ -1,4 +1,4 @@
-//! Components that are in no file: bytes in memory, and a store of the embedding program.
+//! Components that are in no file: bytes in memory, a store of the embedding program, and those of the library itself.
 
 use async_trait::async_trait;
 use opcell_sandbox::PluginSource;
@@ -45,6 +45,7 @@ pub type StoreFailure = Box<dyn std::error::Error + Send + Sync>;
 /// A component that is in no file.
 #[derive(Clone)]
 pub(crate) enum Component {
+    Builtin(&'static [u8]),
     Bytes(Arc<[u8]>),
     Stored(Arc<dyn ComponentStore>),
 }
@@ -58,6 +59,7 @@ impl Component {
     /// The bytes.
     pub(crate) async fn bytes(&self, plugin: &str) -> Result<Arc<[u8]>, StoreFailure> {
         match self {
+            Self::Builtin(bytes) => Ok((*bytes).into()),
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::Stored(store) => Ok(store.component(plugin).await?.into()),
         }
@@ -66,6 +68,7 @@ impl Component {
     /// Its place, for people.
     pub(crate) fn place(&self) -> &'static str {
         match self {
+            Self::Builtin(_) => "(part of Opcell)",
             Self::Bytes(_) => "(in memory)",
             Self::Stored(_) => "(in a store of the program)",
         }
@@ -75,6 +78,7 @@ impl Component {
 impl PartialEq for Component {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Builtin(a), Self::Builtin(b)) => a == b,
             (Self::Bytes(a), Self::Bytes(b)) => a == b,
             (Self::Stored(a), Self::Stored(b)) => Arc::ptr_eq(a, b),
             _ => false,
@@ -87,6 +91,7 @@ impl Eq for Component {}
 impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Builtin(bytes) => write!(f, "Builtin({})", bytes.len()),
             Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
             Self::Stored(_) => f.write_str("Stored"),
         }

@@ -669,7 +669,7 @@ pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadReques
         limits: plugin.limits_within(&config.limits),
         agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
         digest: match config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)) {
-            Some(locked) if !plugin.dev => locked.digest.clone(),
+            Some(locked) if !plugin.dev && plugin.builtin_component().is_none() => locked.digest.clone(),
             _ => None,
         },
         exports: plugin.exports.clone(),

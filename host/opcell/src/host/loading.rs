@@ -117,7 +117,8 @@ impl Loader {
     ) -> Result<LoadedOrNot, HostError> {
         let place = || Some((config.source.clone(), plugin.span?));
         let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
-        if config.locked && !plugin.dev && locked.is_none_or(|locked| locked.digest.is_none()) {
+        let is_pinned = !plugin.dev && plugin.builtin_component().is_none();
+        if config.locked && is_pinned && locked.is_none_or(|locked| locked.digest.is_none()) {
             let message = format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
             let help =
                 format!("look at it, accept it with `opcell plugin update {}`, and commit opcell.lock", plugin.name);
@@ -564,7 +565,7 @@ pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
         );
     }
     let loaded = catalog.plugins().map(|plugin| {
-        let of = config.plugins.get(plugin.name()).filter(|of| !of.dev);
+        let of = config.plugins.get(plugin.name()).filter(|of| !of.dev && of.builtin_component().is_none());
         let digest = of.map(|_| plugin.digest().clone());
         let file = of.filter(|of| of.component.is_none());
         let bytes = file.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());

@@ -1,0 +1,82 @@
+//! `opcell code`: programs, each in a cell of the plugin that is part of Opcell.
+
+use super::{Exit, Failure, Global, Terminal, host, input, op};
+use clap::{Args, Subcommand};
+use opcell::{Grant, PluginConfig, builtin, config::Config, document, services::HTTP_FETCH};
+use opcell_ir::Diagnostic;
+use opcell_types::Value;
+use std::path::PathBuf;
+
+/// The operation of the plugin.
+const RUN: &str = "code/run";
+
+/// Bytes of a program that are read; arguments of a call may have less.
+const MAX_SOURCE: u64 = 16 << 20;
+
+#[derive(Debug, Subcommand)]
+pub enum CodeCommand {
+    /// Run a program in JavaScript and print its result.
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// File of the program: the body of an async function, so that `await` and `return` are at its top level.
+    file: PathBuf,
+    /// Input of the program: JSON, `@FILE`, `-`, or text. The program reads it as `input`.
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    /// Tool of the project, or ID of an operation, that the program may call (repeatable). It may call those that the
+    /// project grants the plugin `code` as well.
+    #[arg(long, value_name = "TOOL")]
+    grant: Vec<String>,
+}
+
+pub async fn code(global: &Global, command: &CodeCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        CodeCommand::Run(args) => run(global, args, terminal).await,
+    }
+}
+
+async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let unreadable = |message: String| Diagnostic::error("unreadable", format!("{}: {message}", args.file.display()));
+    let source = document::read_bounded(&args.file, MAX_SOURCE).map_err(unreadable)?;
+    let source = String::from_utf8(source).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    let input = args.input.as_deref().map(input::value).transpose()?;
+    let arguments = [
+        ("language", Value::from("javascript")),
+        ("source", Value::from(source)),
+        ("input", input.unwrap_or(Value::Null)),
+    ];
+    let config = with_program(global.trusted()?, &args.grant)?;
+    let named = |name: &str| name == HTTP_FETCH || config.tools.contains_key(name);
+    let operations: Vec<_> = args.grant.iter().filter(|name| !named(name)).collect();
+    let host = host(config, terminal).await?;
+    for name in operations {
+        if host.catalog().find(name).is_err() {
+            let message = format!("the project has no tool and no operation `{name}`");
+            let help = "`opcell tools list` and `opcell op list` show what there is".to_owned();
+            return Err(Diagnostic::error("unknown-capability", message).help(help).into());
+        }
+    }
+    let called = host.invoke(RUN, Value::object(arguments)).await;
+    op::report(called, terminal, |data| data.get("result").cloned().unwrap_or(Value::Null))
+}
+
+/// The project with the plugin, which is granted these tools besides what the project grants it.
+fn with_program(mut config: Config, tools: &[String]) -> Result<Config, Diagnostic> {
+    let own = match config.plugins.shift_remove(builtin::CODE) {
+        Some(plugin) if plugin.builtin_component().is_some() => Some(plugin),
+        Some(plugin) => {
+            let message = format!("the project's plugin `{}` is another one: {}", plugin.name, plugin.path.display());
+            let help = "give that plugin another name in the project file";
+            return Err(Diagnostic::error("duplicate-plugin", message).help(help));
+        }
+        None => PluginConfig::builtin(builtin::CODE),
+    };
+    if let Some(plugin) = own {
+        let plugin = tools.iter().fold(plugin, |plugin, tool| plugin.grant(Grant::tool(tool)));
+        config.plugins.insert(builtin::CODE.to_owned(), plugin);
+    }
+    Ok(config)
+}

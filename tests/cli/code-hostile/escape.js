@@ -1,0 +1,1 @@
+return [typeof process, typeof Deno, typeof WebAssembly, Function("return typeof this.require")()];

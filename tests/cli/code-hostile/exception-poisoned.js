@@ -1,0 +1,3 @@
+const error = new Error("x");
+Object.defineProperty(error, "message", { get() { throw error; } });
+throw error;

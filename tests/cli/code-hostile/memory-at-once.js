@@ -1,0 +1,1 @@
+return "x".repeat(40000000).split("");

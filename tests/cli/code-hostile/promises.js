@@ -1,0 +1,5 @@
+const f = async () => {
+  await null;
+  return f();
+};
+await f();

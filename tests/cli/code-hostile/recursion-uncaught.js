@@ -1,0 +1,4 @@
+function f() {
+  return f() + 1;
+}
+return f();

@@ -1,0 +1,5 @@
+const inner = () => {
+  throw new RangeError("too far");
+};
+await null;
+inner();

@@ -1,0 +1,2 @@
+const about = "bees";
+await tools["test/run"]({ about });

@@ -1,0 +1,5 @@
+try {
+  await call("test/run", 7);
+} catch (error) {
+  return String(error);
+}
