@@ -16,6 +16,8 @@ mod connection;
 #[cfg(feature = "mcp")]
 mod entry;
 #[cfg(feature = "mcp")]
+mod headers;
+#[cfg(feature = "mcp")]
 mod jsonish;
 #[cfg(feature = "mcp")]
 mod lines;

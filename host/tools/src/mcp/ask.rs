@@ -4,11 +4,15 @@ use super::{
     Listing,
     connection::Connection,
     entry,
+    headers::{self, ParamHeader},
     wire::{Answer, error_text, kind},
 };
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use serde_json::Value as Json;
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Tools of one server that are used; a model could not choose among more.
 const MAX_TOOLS: usize = 512;
@@ -72,14 +76,41 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
     }
     found.truncate(MAX_TOOLS);
     // Weighing takes a while where a schema is made to; the runtime has other things to do.
-    let weighed = tokio::task::spawn_blocking(move || entry::weigh(found)).await;
-    let mut listing = weighed.unwrap_or_default();
+    let has_headers = server.sends_params();
+    let weighed = tokio::task::spawn_blocking(move || {
+        let params = if has_headers { params_of(&found) } else { Vec::new() };
+        (entry::weigh(found), params)
+    });
+    let (mut listing, params) = weighed.await.unwrap_or_default();
+    let mut sent = HashMap::new();
+    for (tool, params) in params {
+        match params {
+            Ok(params) => drop(sent.insert(tool, params)),
+            Err(why) => {
+                listing.tools.shift_remove(&tool);
+                listing.refused.insert(tool, why);
+            }
+        }
+    }
+    server.send_params(sent);
     listing.truncated = truncated || partial.is_some();
     if let Some((page, why)) = partial {
         listing.refused.insert(format!("page {page}"), why.clone());
         listing.partial = Some(why);
     }
     Ok(listing)
+}
+
+/// The arguments of each tool that are sent as headers, of those that have any; else why a client must not use the tool.
+fn params_of(found: &[Json]) -> Vec<(String, Result<Arc<[ParamHeader]>, String>)> {
+    let of = |entry: &Json| {
+        let name = entry.get("name")?.as_str()?.to_owned();
+        match headers::in_schema(entry.get("inputSchema")?) {
+            Ok(params) if params.is_empty() => None,
+            params => Some((name, params.map(Arc::from))),
+        }
+    };
+    found.iter().filter_map(of).collect()
 }
 
 /// The reason why a page was not read, where pages before it were: those are used. Without any, and where the server is

@@ -6,6 +6,7 @@
 
 use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,
+    headers::ParamHeader,
     lines::Lines,
     patience::Patient,
     process::Process,
@@ -21,6 +22,7 @@ use rmcp::{
     transport::Transport,
 };
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -206,6 +208,16 @@ impl Connection {
     /// Returns `true` if the server speaks revision 2026-07-28, in which it tells of no change by itself.
     fn is_current(&self) -> bool {
         self.peer().peer_info().is_some_and(|info| info.protocol_version.as_str() >= CURRENT_VERSION)
+    }
+
+    /// Returns `true` if arguments that a tool names are sent as headers as well.
+    pub(super) fn sends_params(&self) -> bool {
+        self.wire.has_headers() && self.is_current()
+    }
+
+    /// Notes the arguments that are sent as headers, by the names of their tools.
+    pub(super) fn send_params(&self, params: HashMap<String, Arc<[ParamHeader]>>) {
+        self.wire.send_params(params);
     }
 
     /// The tools that it lists; asked for again only after it said that they changed.

@@ -18,7 +18,7 @@ use http::{
 use opcell_types::text::printable;
 use reqwest::Method;
 use rmcp::{
-    model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
     transport::streamable_http_client::{
         SseError, StreamableHttpClient, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
         StreamableHttpError, StreamableHttpPostResponse,
@@ -133,6 +133,25 @@ impl Checked {
             headers.insert(SESSION, session);
         }
         headers
+    }
+
+    /// The arguments of a call that are sent as headers as well.
+    fn params(&self, message: &ClientJsonRpcMessage) -> Result<HeaderMap, Failed> {
+        let call = match message {
+            ClientJsonRpcMessage::Request(request) => match &request.request {
+                ClientRequest::CallToolRequest(call) => &call.params,
+                _ => return Ok(HeaderMap::new()),
+            },
+            _ => return Ok(HeaderMap::new()),
+        };
+        let params = self.wire.params_of(&call.name);
+        let sent = params.iter().flat_map(|params| params.iter());
+        let sent = sent.filter_map(|param| param.of(call.arguments.as_ref()?));
+        let header = |(name, value): (&str, String)| {
+            Some((HeaderName::from_bytes(name.as_bytes()).ok()?, HeaderValue::from_str(&value).ok()?))
+        };
+        let whole: Option<HeaderMap> = sent.map(header).collect();
+        whole.ok_or_else(|| refused("its arguments cannot be sent as the headers that its schema names".to_owned()))
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Failed> {
@@ -254,7 +273,8 @@ impl Checked {
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         let attached = session.is_some();
-        let headers = Self::headers(session.as_deref(), custom);
+        let mut headers = Self::headers(session.as_deref(), custom);
+        headers.extend(self.params(message)?);
         let text = serde_json::to_vec(message).map_err(|error| refused(error.to_string()))?;
         let request = self.client.post(&*uri).headers(headers).header(CONTENT_TYPE, JSON).body(text);
         let answer = self.send(request).await?;

@@ -6,6 +6,7 @@
 //! with a sentence.
 
 use super::{
+    headers::ParamHeader,
     jsonish::Outline,
     repair::{documents, parse},
 };
@@ -17,8 +18,8 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value as Json, json};
 use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Messages of one batch that are read.
@@ -117,6 +118,10 @@ struct State {
     session_lost: Option<String>,
     /// Why this side ended the connection.
     ended: Option<String>,
+    /// The revision was refused once, and asked for again.
+    asked_again: bool,
+    /// The arguments of tools that are sent as headers as well.
+    params: HashMap<String, Arc<[ParamHeader]>>,
 }
 
 impl Wire {
@@ -210,6 +215,22 @@ impl Wire {
     pub(super) fn lost(&self) -> Option<String> {
         let state = self.state();
         state.session_lost.clone().or_else(|| state.trouble.as_ref().map(|why| format!("has lost the session: {why}")))
+    }
+
+    /// Returns `true` if arguments can be sent as headers.
+    pub(super) fn has_headers(&self) -> bool {
+        self.as_text
+    }
+
+    /// Notes the arguments that are sent as headers, by the names of their tools.
+    pub(super) fn send_params(&self, params: HashMap<String, Arc<[ParamHeader]>>) {
+        self.state().params = params;
+    }
+
+    /// The arguments of a tool that are sent as headers.
+    #[cfg(feature = "http")]
+    pub(super) fn params_of(&self, tool: &str) -> Option<Arc<[ParamHeader]>> {
+        self.state().params.get(tool).cloned()
     }
 
     /// Notes why this side ends the connection.
@@ -358,6 +379,14 @@ impl Wire {
         }
         if state.discovery.as_ref() == Some(id) {
             let found = match answer {
+                Answer::Error(error) if refuses_revision(&error) && !state.asked_again => {
+                    state.asked_again = true;
+                    // The library asks once more.
+                    let supported = json!({"supported": [CURRENT_VERSION]});
+                    let text = error_text(&error, 500);
+                    let error = ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, text, Some(supported));
+                    return Some(JsonRpcMessage::error(error, Some(id.clone())));
+                }
                 Answer::Result(result) => discovered(&result).inspect_err(|_| {
                     let is_handshake = result.get("protocolVersion").is_some_and(Json::is_string);
                     state.opening = is_handshake.then_some(result);
@@ -447,6 +476,15 @@ fn notification(method: String, params: Option<Json>) -> ServerJsonRpcMessage {
     serde_json::from_value(with_method(&method, params.clone())).unwrap_or_else(|_| {
         JsonRpcMessage::notification(ServerNotification::CustomNotification(CustomNotification::new(method, params)))
     })
+}
+
+/// Returns `true` if an error says that the revision was not taken, and that it is spoken: a server may refuse the first
+/// request of a client, such as one that it cannot place.
+fn refuses_revision(error: &Json) -> bool {
+    let supported = error.pointer("/data/supported").and_then(Json::as_array);
+    let code = error.get("code").and_then(Json::as_i64);
+    code == Some(i64::from(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION.0))
+        && supported.is_some_and(|versions| versions.iter().any(|version| version == CURRENT_VERSION))
 }
 
 /// The answer to `server/discover`, in what this side uses of it.
