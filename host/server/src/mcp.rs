@@ -334,6 +334,15 @@ impl ServerHandler for McpServer {
         })
     }
 
+    /// The tool whose schema says which arguments a request over HTTP has as headers as well.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let host = self.tenant.host.now();
+        match &self.gate {
+            Some(gate) => gate.listed(&host)?.tools.tool(name).cloned(),
+            None => ToolList::of(&host, &self.workflows).tool(name).cloned(),
+        }
+    }
+
     async fn call_tool(
         &self,
         request: CallToolRequestParams,

@@ -21,6 +21,7 @@ use opcell_schema::json::{MAX_VALUES, values_in};
 use opcell_types::value::{rounded_integer, rounded_message};
 use rmcp::{
     ErrorData,
+    model::ErrorCode,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
@@ -189,6 +190,9 @@ pub(super) async fn mcp(
                 Ok(list) => list,
                 Err(error) => return Ok(refused(&error)),
             };
+            if let Some(answer) = removed(&body) {
+                return Ok(answer);
+            }
             begins_session = !parts.headers.contains_key(SESSION) && is_initialize(&body);
             Request::from_parts(parts, Body::from(body))
         }
@@ -261,6 +265,20 @@ fn is_initialize(body: &[u8]) -> bool {
     serde_json::from_slice::<Named<'_>>(body).map_or(true, |named| named.method.as_deref() == Some("initialize"))
 }
 
+/// The answer to a request that begins a session in a revision without sessions, which names itself in each request.
+fn removed(body: &[u8]) -> Option<Response> {
+    if !is_initialize(body) {
+        return None;
+    }
+    let request: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let revision = request.get("params")?.get("_meta")?.get("io.modelcontextprotocol/protocolVersion")?;
+    let revision = crate::api::shown(revision.as_str()?);
+    let text = format!("revision {revision} has no `initialize`; `server/discover` says what this server speaks");
+    let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, text, None);
+    let id = request.get("id").filter(|id| id.is_string() || id.is_number());
+    Some(answer(StatusCode::NOT_FOUND, id, &error))
+}
+
 /// The answer of JSON-RPC to a body that is no message of it.
 fn refusal(body: &[u8]) -> Option<Response> {
     let error = match serde_json::from_slice::<serde::de::IgnoredAny>(body) {
@@ -280,8 +298,12 @@ fn refusal(body: &[u8]) -> Option<Response> {
 }
 
 fn refused(error: &ErrorData) -> Response {
-    let text = serde_json::json!({"jsonrpc": "2.0", "id": null, "error": error}).to_string();
-    let answer = Response::builder().status(StatusCode::BAD_REQUEST).header(CONTENT_TYPE, "application/json");
+    answer(StatusCode::BAD_REQUEST, None, error)
+}
+
+fn answer(status: StatusCode, id: Option<&serde_json::Value>, error: &ErrorData) -> Response {
+    let text = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+    let answer = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
     answer.body(Body::from(text)).unwrap_or_default()
 }
 
@@ -296,6 +318,16 @@ mod tests {
         {
             let answer = refusal(body.as_bytes()).map(|answer| answer.status());
             assert_eq!(answer, (!is_message).then_some(StatusCode::BAD_REQUEST), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_revision_without_sessions_has_no_request_that_begins_one() {
+        let of = |meta: &str| format!(r#"{{"id": 7, "method": "initialize", "params": {{"_meta": {{{meta}}}}}}}"#);
+        let named = of(r#""io.modelcontextprotocol/protocolVersion": "2026-07-28""#);
+        assert_eq!(removed(named.as_bytes()).map(|answer| answer.status()), Some(StatusCode::NOT_FOUND));
+        for other in [of(""), of(r#""progressToken": 1"#), named.replace("initialize", "tools/list")] {
+            assert!(removed(other.as_bytes()).is_none(), "{other}");
         }
     }
 

@@ -127,6 +127,11 @@ impl Gate {
         known.map(|known| known.all.clone())
     }
 
+    /// The tools as they were listed last, where they are listed one by one.
+    pub(super) fn listed(&self, host: &Host) -> Option<Arc<Offered>> {
+        (self.gateway.face == Face::Tools).then(|| self.known(host, Duration::MAX)).flatten()
+    }
+
     /// The tools that are offered now. While one request asks the servers, which may take as long as the slowest of
     /// them, the others get what was seen last.
     pub(super) async fn offered(&self, host: Host, workflows: &BTreeSet<String>) -> Arc<Offered> {

@@ -7,7 +7,7 @@ use opcell::{
     Host,
     layers::session::skills::{Skill, SkillLibrary},
 };
-use opcell_types::text::cleaned;
+use opcell_types::text::{cleaned, printable};
 use rmcp::{
     ErrorData,
     model::{
@@ -15,10 +15,13 @@ use rmcp::{
         SkillFrontmatter, SkillResource, SkillResources,
     },
 };
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 
 const MARKDOWN: &str = "text/markdown";
+
+/// Bytes of an address that is repeated.
+const URI_BYTES: usize = 2 << 10;
 
 /// Skills per page of a list.
 const PAGE: usize = 50;
@@ -47,7 +50,7 @@ pub(super) fn list(host: &Host) -> Vec<Resource> {
 pub(super) fn read(host: &Host, wanted: &str) -> Result<ReadResourceResult, ErrorData> {
     let unknown = || {
         let text = format!("there is no resource `{}`; `resources/list` lists the skills", crate::api::shown(wanted));
-        ErrorData::resource_not_found(text, None)
+        ErrorData::resource_not_found(text, Some(json!({"uri": printable(wanted, URI_BYTES)})))
     };
     let library = host.skills();
     let mut offered = library.skills().filter(|skill| skill.is_offered());
