@@ -3,6 +3,7 @@
 use crate::problem::Problem;
 use axum::http::{HeaderMap, StatusCode, header};
 use opcell::triggers::{EventName, Signature};
+use opcell_schema::json::repaired;
 use opcell_types::{Value, value::with_exact_integers};
 
 /// Codings of a body that is not read.
@@ -61,7 +62,10 @@ pub(super) fn document(headers: &HeaderMap, body: &[u8]) -> Result<Value, Proble
 fn json(text: &str, what: &str) -> Result<Value, Problem> {
     // Whoever sends it may have longer integers: they arrive as texts of their digits.
     let exact = with_exact_integers(text.trim_start_matches('\u{feff}').as_bytes());
-    opcell_schema::json::from_slice(&exact).map_err(|error| {
+    // Senders cut texts between the halves of a character.
+    let read = opcell_schema::json::from_slice(&exact);
+    let read = read.or_else(|error| opcell_schema::json::from_slice(repaired(&exact).as_bytes()).map_err(|_| error));
+    read.map_err(|error| {
         Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
             .remedy("choose `application/json` as the content type in the sender's settings")
     })
@@ -134,6 +138,7 @@ mod tests {
             assert_eq!(read(kind, "\u{feff}{\"n\": 1}").unwrap(), r#"{"n":1}"#, "{kind}");
         }
         assert!(read(FORM, "payload=oops").unwrap_err().contains("the form's `payload` is not JSON"));
+        assert_eq!(read("", r#"{"title":"cut \ud83d"}"#).unwrap(), "{\"title\":\"cut \u{fffd}\"}");
         assert!(read("", "payload=%7B%7D").unwrap_err().contains("the body is not JSON"));
         assert!(read(FORM, &"a=1&".repeat(MAX_FIELDS + 1)).unwrap_err().contains("fields"));
     }
