@@ -7,7 +7,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// Leaves a process behind in a session of its own, tells its ID, and goes on with what follows.
+/// Leaves a process behind in a session of its own, prints its ID, and continues with what follows.
 fn leaving(then: &str) -> Command {
     let script = format!("setsid sleep 300 >/dev/null & echo $!; {then}");
     let mut command = Command::new("sh");
@@ -34,7 +34,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
 }
 
 #[tokio::test]
-async fn ending_a_program_ends_what_it_started() {
+async fn stopping_a_program_ends_what_it_started() {
     let mut child = leaving("sleep 300").spawn().unwrap();
     let left = left_by(&mut child).await;
     assert!(is_alive(left));

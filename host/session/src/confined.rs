@@ -133,7 +133,7 @@ impl Folder {
     /// A file that has several names may be one of those under another name.
     fn may_be_hard_link(&self, path: &str, metadata: &Metadata) -> Result<(), FileError> {
         let Some(guard) = self.guard.as_ref().filter(|_| metadata.nlink() > 1) else { return Ok(()) };
-        let rule = guard.control.refuses_twin(&guard.root, (metadata.dev(), metadata.ino()));
+        let rule = guard.control.refuses_hard_link(&guard.root, (metadata.dev(), metadata.ino()));
         rule.map_or(Ok(()), |rule| {
             Err(FileError::ControlFile { path: path.to_owned(), root: guard.name.clone(), rule })
         })

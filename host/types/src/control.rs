@@ -18,7 +18,7 @@
 //!
 //! Names count whatever their case and however they are spelled in Unicode, because some file systems open
 //! `.GIT/config`, `opcell.toml` with a full-width letter or `.g\u{200c}it` for the plain name. The decision is pure but
-//! for [`is_in_repository`] and [`ControlFiles::refuses_twin`]; callers ask it about the path as it was asked for *and* about
+//! for [`is_in_repository`] and [`ControlFiles::refuses_hard_link`]; callers ask it about the path as it was asked for *and* about
 //! where the open descriptor really lies, so that neither a link nor a renamed parent gets around it.
 
 mod code;
@@ -150,7 +150,7 @@ impl ControlFiles {
     /// of its names is a secret's, or a file's that runs are in. The names that the project gives secrets are looked
     /// at, and those below the root and the project, of at most 100,000 files. Blocks.
     #[must_use]
-    pub fn refuses_twin(&self, root: &Path, file: (u64, u64)) -> Option<String> {
+    pub fn refuses_hard_link(&self, root: &Path, file: (u64, u64)) -> Option<String> {
         let folders = [Some(root), self.project.as_deref().filter(|project| !project.starts_with(root))];
         let below = folders.into_iter().flatten().flat_map(|folder| names_of(folder, file.1));
         let mut names = self.secrets.iter().cloned().chain(below).filter(|path| is_file(path, file));

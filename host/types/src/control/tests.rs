@@ -359,13 +359,13 @@ fn a_file_with_several_names_is_refused_where_one_of_them_is_a_secret() {
         let twin = root.join(format!("n{number}.txt"));
         std::fs::hard_link(folder.path().join(secret), &twin).unwrap();
         let found = twin.metadata().unwrap();
-        assert!(control.refuses_twin(&root, (found.dev(), found.ino())).is_some(), "{secret}");
+        assert!(control.refuses_hard_link(&root, (found.dev(), found.ino())).is_some(), "{secret}");
     }
     let plain = root.join("a.txt");
     std::fs::write(&plain, "").unwrap();
     std::fs::hard_link(&plain, root.join("sub/b.txt")).unwrap();
     let found = plain.metadata().unwrap();
-    assert_eq!(control.refuses_twin(&root, (found.dev(), found.ino())), None);
+    assert_eq!(control.refuses_hard_link(&root, (found.dev(), found.ino())), None);
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl Root {
     /// Refuses a file with several names that is one of those that the grant does not extend to, under another name.
     pub(crate) fn refuses_hard_link(&self, status: &Stat) -> Option<String> {
         let control = self.control.as_ref().filter(|_| status.st_nlink > 1)?;
-        control.refuses_twin(&self.path, (status.st_dev, status.st_ino))
+        control.refuses_hard_link(&self.path, (status.st_dev, status.st_ino))
     }
 
     /// Books what is about to be written in the account that all cells share; false when the quota does not allow it.
