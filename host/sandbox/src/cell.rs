@@ -7,6 +7,7 @@ use crate::{
     error::{CellError, Exhausted},
     grants::Narrowing,
     host::{HostServices, NoServices},
+    image,
     limits::Limits,
     plugin::Linked,
     receipt::{FileBytes, LogTail, Receipt},
@@ -118,7 +119,14 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     let work = async {
         held = linked.queue.enter(&linked.engine, nesting, &mut wait).await.map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
-        let instance = linked.pre.instantiate_async(&mut store).await.map_err(End::Error)?;
+        let instance = match linked.pre.instantiate_async(&mut store).await {
+            Err(error) if image::is_refused(&error) => {
+                image::made(linked.pre.component()).await;
+                linked.pre.instantiate_async(&mut store).await
+            }
+            made => made,
+        };
+        let instance = instance.map_err(End::Error)?;
         export.call(linked, &mut store, &instance).await.map_err(End::Error)
     };
     let end = within(deadline, &cancel, work).await;

@@ -38,6 +38,7 @@ pub mod context;
 
 mod cell;
 mod exports;
+mod image;
 mod schedule;
 mod state;
 mod trap;
