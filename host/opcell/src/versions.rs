@@ -190,7 +190,7 @@ impl AcceptedVersions {
             Ok((record.modified()?, version))
         };
         let mut versions = self.list()?.into_iter().map(kept).collect::<io::Result<Vec<_>>>()?;
-        versions.sort_by(|one, other| other.0.cmp(&one.0));
+        versions.sort_by_key(|version| std::cmp::Reverse(version.0));
         Ok(versions.into_iter().map(|(_, version)| version).collect())
     }
 

@@ -64,13 +64,13 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
 }
 
 /// The project with the plugin, which is granted these tools besides what the project grants it.
-fn with_program(mut config: Config, tools: &[String]) -> Result<Config, Diagnostic> {
+fn with_program(mut config: Config, tools: &[String]) -> Result<Config, Failure> {
     let own = match config.plugins.shift_remove(builtin::CODE) {
         Some(plugin) if plugin.builtin_component().is_some() => Some(plugin),
         Some(plugin) => {
             let message = format!("the project's plugin `{}` is another one: {}", plugin.name, plugin.path.display());
             let help = "give that plugin another name in the project file";
-            return Err(Diagnostic::error("duplicate-plugin", message).help(help));
+            return Err(Diagnostic::error("duplicate-plugin", message).help(help).into());
         }
         None => PluginConfig::builtin(builtin::CODE),
     };

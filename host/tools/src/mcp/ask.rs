@@ -101,8 +101,11 @@ pub(super) async fn ask(server: &Connection) -> Result<Listing, Answer> {
     Ok(listing)
 }
 
-/// The arguments of each tool that are sent as headers, of those that have any; else why a client must not use the tool.
-fn params_of(found: &[Json]) -> Vec<(String, Result<Arc<[ParamHeader]>, String>)> {
+/// The arguments of a tool that are sent as headers, or the reason why a client must not use the tool.
+type ToolParams = Result<Arc<[ParamHeader]>, String>;
+
+/// The tools that have arguments which are sent as headers.
+fn params_of(found: &[Json]) -> Vec<(String, ToolParams)> {
     let of = |entry: &Json| {
         let name = entry.get("name")?.as_str()?.to_owned();
         match headers::in_schema(entry.get("inputSchema")?) {

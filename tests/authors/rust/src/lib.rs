@@ -120,6 +120,6 @@ fn whereabouts(context: &Context) -> Value {
 }
 
 plugin! {
-    operations: [echo, read, write, tool, skill, keep, note, fail, panic, whereabouts],
+    operations: [echo, read, write, list, tool, skill, keep, note, fail, panic, whereabouts],
     judges: [tone],
 }
