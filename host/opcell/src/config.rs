@@ -389,7 +389,7 @@ impl PluginConfig {
         Self::of_component(name, Component::Stored(Arc::new(store)))
     }
 
-    /// A plugin that is part of the library, such as [`builtin::CODE`](crate::builtin::CODE), under its own name;
+    /// A plugin that is part of the library, such as [`builtin::CODE`], under its own name;
     /// `None` if there is none of this name. Otherwise as [`PluginConfig::new`].
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
