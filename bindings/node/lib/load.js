@@ -14,7 +14,8 @@ const COMPILER = path.join(FOLDER, "opcell-compile");
 /** Returns the reason why this process cannot load the module, or `null`. */
 function obstacle(platform, arch, glibc, nodeVersion, exists) {
   if (platform !== "linux" || arch !== "x64") {
-    return `this is ${platform} on ${arch}, and the package has a build for Linux on x64 only; on other systems use a host over HTTP`;
+    const system = `this is ${platform} on ${arch}`;
+    return `${system}, and the package has a build for Linux on x64 only; on other systems use a host over HTTP`;
   }
   if (!glibc) {
     return "this Node.js uses musl, and the package has a build for glibc only: use an image of Debian or Ubuntu";
@@ -29,13 +30,15 @@ function obstacle(platform, arch, glibc, nodeVersion, exists) {
 }
 
 function load() {
-  const glibc = process.report?.getReport?.().header?.glibcVersionRuntime;
-  const problem = obstacle(process.platform, process.arch, glibc, process.versions.node, existsSync(LIBRARY));
+  const found = (glibc) => obstacle(process.platform, process.arch, glibc, process.versions.node, existsSync(LIBRARY));
+  const problem = found("unknown");
   if (problem !== null) throw new Error(`opcell cannot be loaded: ${problem}`);
   try {
     return require(LIBRARY);
   } catch (cause) {
-    throw new Error(`opcell cannot be loaded: ${cause.message}`, { cause });
+    // The report takes longer than everything else here.
+    const glibc = process.report?.getReport?.().header?.glibcVersionRuntime;
+    throw new Error(`opcell cannot be loaded: ${found(glibc) ?? cause.message}`, { cause });
   }
 }
 

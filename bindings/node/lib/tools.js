@@ -43,7 +43,8 @@ function readSchema(name, schema) {
   if (typeof schema.toJSONSchema === "function") return { json: schema.toJSONSchema({ io: "input" }), validate };
   if (standard !== undefined) {
     throw new TypeError(
-      `no JSON Schema follows from the schema of the tool \`${name}\`: give it as JSON Schema, such as \`z.toJSONSchema(schema)\` of zod 4`,
+      `no JSON Schema follows from the schema of the tool \`${name}\`: ` +
+        "give it as JSON Schema, such as `z.toJSONSchema(schema)` of zod 4",
     );
   }
   return { json: schema };

@@ -639,9 +639,10 @@ test("memory is flat over many calls", () => {
      const calls = Number(process.argv[2]);
      (async () => {
        const host = new Host({ plugins: [new Plugin("echo", process.argv[1])] });
+       const call = (n) => n % 2 ? host.call("echo/echo", { n }) : host.invoke("echo/echo", { n });
        const batch = async (count) => {
          for (let done = 0; done < count; done += 100) {
-           await Promise.all(Array.from({ length: 100 }, (_, n) => n % 2 ? host.call("echo/echo", { n }) : host.invoke("echo/echo", { n })));
+           await Promise.all(Array.from({ length: 100 }, (_, n) => call(n)));
          }
          // Finalizers of native objects run after the collection.
          for (let n = 0; n < 3; n += 1) { gc(); await new Promise((resolve) => setImmediate(resolve)); }
