@@ -3,5 +3,4 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-link-arg-cdylib=-s");
-    println!("cargo::rustc-link-arg-bins=-s");
 }

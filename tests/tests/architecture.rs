@@ -19,8 +19,8 @@ const FLOORS: &[&[&str]] = &[
     &["opcell-session", "opcell-tools", "opcell-restate"],
     &["opcell-registry"],
     &["opcell"],
-    &["opcell-server", "opcell-python"],
-    &["opcell-cli"],
+    &["opcell-server", "opcell-bindings"],
+    &["opcell-cli", "opcell-python", "opcell-node"],
 ];
 
 /// Crates that bring a runtime, a reactor or futures.

@@ -1,96 +1,132 @@
-//! `cargo xtask bindings`: the Python package as a wheel. With `--test` it is installed where there is no Rust, and the
-//! tests in `bindings/python/tests` run there.
+//! `cargo xtask bindings`: the packages for Python and Node.js. With `--test` each is installed where there is no Rust,
+//! and its tests run there.
 
-use crate::guests;
-use crate::process::{cargo, output, root, run, target_directory};
-use anyhow::{Context, Result, bail};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod node;
+mod python;
 
-/// The oldest Python that the package is for.
-const OLDEST: (u32, u32) = (3, 10);
+use crate::{
+    guests,
+    process::{cargo, root, run, target_directory},
+};
+use anyhow::{Result, bail};
+use std::path::PathBuf;
 
 /// Folders of programs in which there is no Rust.
 const PATH_WITHOUT_RUST: &str = "/usr/bin:/bin";
 
-/// Builds the wheel, and tests it if asked.
-pub fn bindings(rest: &[String]) -> Result<()> {
-    let (mut release, mut test) = (false, false);
-    for option in rest {
-        match option.as_str() {
-            "--release" => release = true,
-            "--test" => test = true,
-            _ => bail!("usage: cargo xtask bindings [--release] [--test]"),
-        }
-    }
-    let folder = target_directory()?.join("bindings");
-    let empty = folder.join("empty");
-    if let Err(missing) = python().and_then(|()| if test { environment(&empty) } else { Ok(()) }) {
-        if test {
-            eprintln!("SKIPPED: the tests of the Python package: {missing:#}");
-            return Ok(());
-        }
-        return Err(missing);
-    }
-    if test {
-        guests::build()?;
-    }
-    let wheel = wheel(&folder.join("wheels"), release)?;
-    eprintln!("bindings: {} bytes  {}", fs::metadata(&wheel)?.len(), wheel.display());
-    if test { tested(&wheel, &empty, &folder.join("home")) } else { Ok(()) }
+const USAGE: &str = "usage: cargo xtask bindings [--release] [--test] [--only python|node]";
+
+/// A language with a package.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Python,
+    Node,
 }
 
-/// Checks that there is a Python that the package is for.
-fn python() -> Result<()> {
-    let version = output(Command::new("python3").args(["-c", "import sys; print(*sys.version_info[:2])"]));
-    let version = version.context("there is no `python3` on the PATH: sudo apt-get install python3-venv")?;
-    let mut numbers = version.split_whitespace().filter_map(|number| number.parse::<u32>().ok());
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found < OLDEST {
-        bail!("`python3` is {}.{}, and the package is for {}.{} or later", found.0, found.1, OLDEST.0, OLDEST.1);
+/// The languages, the profile, and the tests that are asked for.
+struct Options {
+    languages: Vec<Language>,
+    is_release: bool,
+    tests: bool,
+}
+
+/// The folder in which cargo built the parts of the packages.
+struct Built {
+    folder: PathBuf,
+}
+
+impl Built {
+    /// The native module of a package.
+    fn library(&self, language: Language) -> PathBuf {
+        self.folder.join(match language {
+            Language::Python => "libopcell_python.so",
+            Language::Node => "libopcell_node.so",
+        })
+    }
+
+    /// The program that compiles plugins.
+    fn compiler(&self) -> PathBuf {
+        self.folder.join("opcell-bindings-compile")
+    }
+}
+
+fn parse(rest: &[String]) -> Result<Options> {
+    let mut options = Options { languages: vec![Language::Python, Language::Node], is_release: false, tests: false };
+    let mut rest = rest.iter().map(String::as_str);
+    while let Some(option) = rest.next() {
+        match (option, if option == "--only" { rest.next() } else { None }) {
+            ("--release", _) => options.is_release = true,
+            ("--test", _) => options.tests = true,
+            ("--only", Some("python")) => options.languages = vec![Language::Python],
+            ("--only", Some("node")) => options.languages = vec![Language::Node],
+            _ => bail!("{USAGE}"),
+        }
+    }
+    Ok(options)
+}
+
+/// Builds the packages, and tests them if asked.
+pub fn bindings(rest: &[String]) -> Result<()> {
+    let options = parse(rest)?;
+    let mut possible = Vec::new();
+    for language in options.languages {
+        let (name, missing) = match language {
+            Language::Python => ("Python", python::missing(options.tests)),
+            Language::Node => ("Node.js", node::missing()),
+        };
+        match missing {
+            Ok(()) => possible.push(language),
+            Err(missing) if options.tests => eprintln!("SKIPPED: the tests of the package for {name}: {missing:#}"),
+            Err(missing) => return Err(missing),
+        }
+    }
+    if possible.is_empty() {
+        return Ok(());
+    }
+    if options.tests {
+        guests::build()?;
+    }
+    let built = build(&possible, options.is_release)?;
+    let folder = target_directory()?.join("bindings");
+    for language in possible {
+        match language {
+            Language::Python => python::package(&built, &folder, options.tests)?,
+            Language::Node => node::package(&built, &folder, options.tests)?,
+        }
     }
     Ok(())
 }
 
-/// An empty virtual environment.
-fn environment(folder: &Path) -> Result<()> {
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))
-        .context("`python3` makes no virtual environment with pip: sudo apt-get install python3-venv")
-}
-
-fn wheel(wheels: &Path, release: bool) -> Result<PathBuf> {
+fn build(languages: &[Language], is_release: bool) -> Result<Built> {
     let mut build = cargo();
     build.args(["build", "--locked"]);
-    if release {
-        build.args(["--release", "--package", "opcell-python"]);
+    if is_release {
+        build.args(["--release", "--package", "opcell-bindings"]);
+        for language in languages {
+            build.args(["--package", if *language == Language::Python { "opcell-python" } else { "opcell-node" }]);
+        }
     } else {
         // The dependencies have the features that they have for the tests of the workspace, so that none is built once
         // more: a test among the targets brings those that only tests ask for.
-        build.args(["--workspace", "--lib", "--bin", "opcell-python-compile", "--test", "shared_cases"]);
+        build.args(["--workspace", "--lib", "--bin", "opcell-bindings-compile", "--test", "shared_cases"]);
     }
     run(build.current_dir(root()))?;
-    let built = target_directory()?.join(if release { "release" } else { "debug" });
-    if wheels.exists() {
-        fs::remove_dir_all(wheels)?;
-    }
-    fs::create_dir_all(wheels)?;
-    let mut pack = Command::new("python3");
-    pack.arg(root().join("bindings/python/wheel.py")).arg(built.join("libopcell_python.so"));
-    pack.arg(built.join("opcell-python-compile")).arg(env!("CARGO_PKG_VERSION")).arg(wheels);
-    run(&mut pack)?;
-    let packed = fs::read_dir(wheels)?.next().context("there is no wheel")??;
-    Ok(packed.path())
+    Ok(Built { folder: target_directory()?.join(if is_release { "release" } else { "debug" }) })
 }
 
-/// Installs the wheel into an empty environment, and runs the tests there, with nothing of Rust on the path.
-fn tested(wheel: &Path, environment: &Path, home: &Path) -> Result<()> {
-    let python = environment.join("bin/python");
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]).arg(wheel))?;
-    fs::create_dir_all(home)?;
-    let mut tests = Command::new(&python);
-    tests.args(["-m", "unittest", "discover", "--start-directory"]).arg(root().join("bindings/python/tests"));
-    tests.env_clear().env("HOME", home).env("PATH", PATH_WITHOUT_RUST).env("PYTHONDONTWRITEBYTECODE", "1");
-    tests.env("OPCELL_REPOSITORY", root());
-    run(tests.current_dir(home))
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_known_ones() {
+        let given = |options: &[&str]| parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>());
+        assert_eq!(given(&[]).unwrap().languages.len(), 2);
+        let node = given(&["--only", "node", "--test", "--release"]).unwrap();
+        assert!(node.languages == [Language::Node] && node.tests && node.is_release);
+        for wrong in [&["--only"][..], &["--only", "ruby"], &["--tests"]] {
+            assert!(given(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -31,7 +31,8 @@ usage: cargo xtask <task>
   against     the twins of attacks in other hosts: a table, and a picture into docs/images; builds wasmi and Extism
   screenshots pictures of the server's page, into docs/images; needs Chromium
   book        docs/ as HTML in target/book; needs mdbook
-  bindings    the Python package as a wheel; `--release`, and `--test` installs it where there is no Rust and tests it
+  bindings    the packages for Python and Node.js; `--release`, and `--test` installs them where there is no Rust and
+              tests them
   prose       English as the glossary wants it, counted crate by crate: a count may only shrink
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
   javascript-runtime  the plugin `code` and its engine, into host/opcell/builtin; needs clang

@@ -30,17 +30,18 @@ usage: cargo xtask release [--binary PATH] [--only PART]... [--key NAME]
        cargo xtask release --verify [--only PART]...
 
   --binary PATH  package this `opcell`, with the `opcell-compile` beside it, instead of building them: a trial
-  --only PART    archive, deb, sbom, crates, wheel, sdk, plugins, image or book; repeatable
+  --only PART    archive, deb, sbom, crates, wheel, npm, sdk, plugins, image or book; repeatable
   --key NAME     sign the plugins with this key of yours (`opcell key new NAME`), not with one of this release alone
   --verify       install what `dist/` has into empty folders, and run the main job of each part";
 
 /// The parts, in the order in which they are built.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part { name: "archive", pack: command::archive, verify: verify::archive },
     Part { name: "deb", pack: command::package, verify: verify::package },
     Part { name: "sbom", pack: command::bill, verify: verify::bill },
     Part { name: "crates", pack: crates::pack, verify: verify::crates },
     Part { name: "wheel", pack: sdk::wheel, verify: verify::wheel },
+    Part { name: "npm", pack: sdk::npm, verify: verify::npm },
     Part { name: "sdk", pack: sdk::pack, verify: verify::sdk },
     Part { name: "plugins", pack: plugins::pack, verify: verify::plugins },
     Part { name: "image", pack: image::pack, verify: verify::image },

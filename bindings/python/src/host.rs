@@ -1,16 +1,20 @@
 //! A host and its calls.
 
 use crate::{
-    error::{self, Raised},
+    error::{self, exception},
     pending::{Finish, Pending},
     run::{NativeRun, NativeWorkflow},
-    settings::{HostSettings, WrongSettings},
     tool::PythonTool,
     value::{from_python, to_python},
 };
 use opcell::{
     CallError, CallOutput, CancellationToken, Config, Effects, Failure, Host, HostBuilder, NewRunId, Receipt,
     ResumeOptions, RunOptions, ToolDescription, Value, consent::Requests,
+};
+use opcell_bindings::{
+    data,
+    error::{Raised, failure},
+    settings::{HostSettings, WrongSettings},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::{collections::HashMap, future::IntoFuture, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
@@ -46,7 +50,7 @@ pub(crate) struct NativeReply {
 /// Turns an error into a step that raises it.
 pub(crate) fn raising(raised: impl Into<Raised>) -> Finish {
     let raised = raised.into();
-    Box::new(move |py| Err(raised.into_exception(py)))
+    Box::new(move |py| Err(exception(py, &raised)))
 }
 
 /// A step that returns the Python object of a value.
@@ -67,9 +71,7 @@ pub(crate) fn open_host(
     tools: Vec<ToolSettings>,
 ) -> PyResult<Pending> {
     let py = settings.py();
-    let settings = serde_json::Value::from(&given("the settings", settings)?);
-    let settings: HostSettings =
-        serde_json::from_value(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let settings = HostSettings::read(&given("the settings", settings)?).map_err(PyValueError::new_err)?;
     let tools = tools.into_iter().map(|tool| described(py, tool)).collect::<PyResult<Vec<_>>>()?;
     Ok(Pending::new(async move {
         let read = tokio::task::spawn_blocking(move || settings.builder(components)).await;
@@ -116,13 +118,9 @@ pub(crate) fn requests(py: Python<'_>, project: PathBuf) -> PyResult<Py<PyAny>> 
     let read = py.detach(|| {
         let config = Config::load(&project)?;
         let requests = Requests::of(&config);
-        let listed = requests.iter().map(|request| Value::from(request.to_string())).collect::<Vec<_>>();
-        Ok::<_, opcell::Rejected>(Value::object([
-            ("digest", Value::from(requests.digest().to_string())),
-            ("requests", Value::from(listed)),
-        ]))
+        Ok::<_, opcell::Rejected>(data::requests(&requests))
     });
-    let requests = read.map_err(|rejected| Raised::from(rejected).into_exception(py))?;
+    let requests = read.map_err(|rejected| exception(py, &rejected.into()))?;
     Ok(to_python(py, &requests)?.unbind())
 }
 
@@ -175,7 +173,7 @@ impl NativeHost {
     /// A workflow by its path or its name in the project.
     fn workflow(&self, py: Python<'_>, target: &str) -> PyResult<NativeWorkflow> {
         let opened = py.detach(|| self.host.open(target));
-        opened.map(NativeWorkflow::new).map_err(|rejected| Raised::from(rejected).into_exception(py))
+        opened.map(NativeWorkflow::new).map_err(|rejected| exception(py, &rejected.into()))
     }
 
     /// Findings about a workflow on this host.
@@ -238,7 +236,7 @@ impl NativeHost {
                         found.push(match resumed.run {
                             Ok(run) => (id, NativeRun::finish(run)(py)?, py.None()),
                             Err(error) => {
-                                let error = Raised::from(error).into_exception(py);
+                                let error = exception(py, &error.into());
                                 (id, py.None(), error.into_value(py).into_any())
                             }
                         });
@@ -310,7 +308,7 @@ impl NativeReply {
 
     /// The failure as data.
     fn failure(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let failure = self.failure_of().map(error::failure);
+        let failure = self.failure_of().map(failure);
         Ok(to_python(py, &failure.unwrap_or(Value::Null))?.unbind())
     }
 

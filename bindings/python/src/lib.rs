@@ -16,7 +16,6 @@ mod host;
 mod pending;
 mod run;
 mod runtime;
-mod settings;
 mod tool;
 mod value;
 

@@ -1,16 +1,14 @@
 //! Workflows and runs.
 
 use crate::{
-    error::{self, Raised},
+    error::exception,
     host::{given, raising, returning},
     pending::{Finish, Pending},
     value::to_python,
 };
 use futures_util::{Stream, StreamExt as _};
-use opcell::{
-    Decision, Delivery, Diagnostic, Outcome, Question, Recorded, Run, RunError, RunOutcome, RunRef, RunUpdate, Value,
-    Workflow, run::receipt,
-};
+use opcell::{Decision, Delivery, Diagnostic, Run, RunError, RunRef, RunUpdate, Value, Workflow};
+use opcell_bindings::data;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::{path::PathBuf, pin::Pin, sync::Arc};
 use tokio::sync::Mutex;
@@ -25,14 +23,14 @@ pub(crate) struct NativeWorkflow {
 #[pyfunction]
 pub(crate) fn compile_workflow(py: Python<'_>, name: &str, text: String) -> PyResult<NativeWorkflow> {
     let compiled = py.detach(|| Workflow::compile(name, text));
-    compiled.map(NativeWorkflow::new).map_err(|rejected| Raised::from(rejected).into_exception(py))
+    compiled.map(NativeWorkflow::new).map_err(|rejected| exception(py, &rejected.into()))
 }
 
 /// Reads and compiles a document.
 #[pyfunction]
 pub(crate) fn load_workflow(py: Python<'_>, path: PathBuf) -> PyResult<NativeWorkflow> {
     let compiled = py.detach(|| Workflow::load(path));
-    compiled.map(NativeWorkflow::new).map_err(|rejected| Raised::from(rejected).into_exception(py))
+    compiled.map(NativeWorkflow::new).map_err(|rejected| exception(py, &rejected.into()))
 }
 
 impl NativeWorkflow {
@@ -129,25 +127,22 @@ impl NativeRun {
                 Some(run) => run.finished().await,
                 None => by_id.wait().await,
             };
-            finished.map_or_else(raising, |outcome| returning(data_of_outcome(outcome)))
+            finished.map_or_else(raising, |outcome| returning(data::outcome(outcome)))
         })
     }
 
     /// The state of the run now.
     fn state(&self) -> Pending {
         let run = self.by_id.clone();
-        Pending::new(
-            async move { run.state().await.map_or_else(raising, |outcome| returning(data_of_outcome(outcome))) },
-        )
+        Pending::new(async move { run.state().await.map_or_else(raising, |outcome| returning(data::outcome(outcome))) })
     }
 
     /// Every event until now.
     fn history(&self) -> Pending {
         let run = self.by_id.clone();
-        Pending::new(async move {
-            let events = |history: Vec<Recorded>| Value::from(history.iter().map(data_of_event).collect::<Vec<_>>());
-            run.history().await.map_or_else(raising, |history| returning(events(history)))
-        })
+        Pending::new(
+            async move { run.history().await.map_or_else(raising, |history| returning(data::history(&history))) },
+        )
     }
 
     /// The updates of the run from the first one on; the result is a `NativeUpdates`.
@@ -211,65 +206,7 @@ impl NativeUpdates {
         let updates = self.updates.clone();
         Pending::new(async move {
             let update = updates.lock().await.next().await;
-            returning(match update {
-                None => Value::Null,
-                Some(RunUpdate::Happened(recorded)) => Value::object([("event", data_of_event(&recorded))]),
-                Some(RunUpdate::Suspended(questions)) => Value::object([("questions", data_of_questions(&questions))]),
-                Some(_) => Value::object::<&str>([]),
-            })
+            returning(update.as_ref().map_or(Value::Null, data::update))
         })
     }
-}
-
-fn data_of_event(recorded: &Recorded) -> Value {
-    let receipt = receipt(&recorded.event).map(|receipt| (**receipt).clone());
-    Value::object([
-        ("seq", Value::from(recorded.seq)),
-        ("at", Value::from(recorded.at.to_text())),
-        ("kind", Value::from(recorded.event.kind())),
-        ("data", Value::from_json(&recorded.event.to_json()).unwrap_or_default()),
-        ("receipt", Value::from(receipt)),
-    ])
-}
-
-/// Questions, each with its kind, so that a program need not look for it.
-fn data_of_questions(questions: &[Question]) -> Value {
-    let flat = questions.iter().map(|question| {
-        let written = Value::of(question).unwrap_or_default();
-        let Some((kind, Value::Object(fields))) = written.as_object().and_then(|one| one.iter().next()) else {
-            return written;
-        };
-        let mut fields = fields.clone();
-        fields.insert("kind", Value::from(kind));
-        if let Question::Grant { denial, .. } = question {
-            fields.insert("denial", error::denial(denial));
-        }
-        Value::Object(fields)
-    });
-    Value::from(flat.collect::<Vec<_>>())
-}
-
-fn data_of_outcome(outcome: RunOutcome) -> Value {
-    let status = match Outcome::from(outcome.clone()) {
-        Outcome::Ended(_) | Outcome::Suspended(_) => outcome.status.as_str(),
-        _ => "released",
-    };
-    Value::object([
-        ("run", Value::from(outcome.run)),
-        ("workflow", Value::from(outcome.workflow)),
-        ("status", Value::from(status)),
-        ("result", outcome.result),
-        ("source", Value::from(outcome.source.map(|source| source.as_str()))),
-        ("reason", Value::from(outcome.reason)),
-        ("message", Value::from(outcome.message)),
-        ("step", Value::from(outcome.step)),
-        ("handoff", Value::from(outcome.handoff)),
-        ("details", Value::from(outcome.details)),
-        ("denial", Value::from(outcome.denial.as_deref().map(error::denial))),
-        ("receipt", Value::from(outcome.receipt.map(|receipt| (*receipt).clone()))),
-        ("artifacts", outcome.artifacts),
-        ("used", Value::of(&outcome.used).unwrap_or_default()),
-        ("questions", data_of_questions(&outcome.questions)),
-        ("events", Value::from(outcome.events)),
-    ])
 }

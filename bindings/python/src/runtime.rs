@@ -1,7 +1,6 @@
 //! The one Tokio runtime of the process, and the thread that reports to Python.
 
 use crate::error;
-use opcell::Value;
 use pyo3::prelude::*;
 use std::{
     sync::{
@@ -105,9 +104,4 @@ pub(crate) fn shut_down(py: Python<'_>) {
     if let Some(runtime) = owned {
         py.detach(|| runtime.shutdown_timeout(SHUTDOWN_TIME));
     }
-}
-
-/// An error that has a code and a message, and nothing else.
-pub(crate) fn fields(code: &str, message: &str) -> Value {
-    Value::object([("code", Value::from(code)), ("message", Value::from(message))])
 }

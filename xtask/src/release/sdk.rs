@@ -112,10 +112,28 @@ pub fn wheel(release: &Release) -> Result<Made> {
             "a trial builds nothing; `cargo xtask release --only wheel` builds the wheel".to_owned(),
         ));
     }
-    bindings::bindings(&["--release".to_owned()])?;
+    binding(release, "python", "wheels", "whl")
+}
+
+/// Builds the npm package.
+pub fn npm(release: &Release) -> Result<Made> {
+    if release.is_trial() {
+        return Ok(Made::Skipped(
+            "a trial builds nothing; `cargo xtask release --only npm` builds the npm package".to_owned(),
+        ));
+    }
+    if output(Command::new("npm").arg("--version")).is_none() {
+        return Ok(Made::Skipped("npm is missing: it is a part of Node.js, https://nodejs.org".to_owned()));
+    }
+    binding(release, "node", "npm", "tgz")
+}
+
+/// Builds the package for a language, and copies its files of this extension.
+fn binding(release: &Release, language: &str, folder: &str, extension: &str) -> Result<Made> {
+    bindings::bindings(&["--release", "--only", language].map(str::to_owned))?;
     let mut files = Vec::new();
-    for built in sources(&target_directory()?.join("bindings/wheels"), &["whl"])? {
-        let file = release.out.join(built.file_name().context("a wheel without a name")?);
+    for built in sources(&target_directory()?.join("bindings").join(folder), &[extension])? {
+        let file = release.out.join(built.file_name().context("a package without a name")?);
         fs::copy(&built, &file)?;
         files.push(file);
     }

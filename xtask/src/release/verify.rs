@@ -117,6 +117,30 @@ pub fn wheel(release: &Release) -> Result<Verified> {
     Ok(Verified::Passed("installed; a plugin answers".to_owned()))
 }
 
+/// The npm package: installed into a new project without a registry.
+pub fn npm(release: &Release) -> Result<Verified> {
+    let archive = release.out.join(format!("opcell-{}.tgz", release.version()));
+    if !archive.is_file() {
+        return Ok(Verified::Skipped("dist/ has no npm package: cargo xtask release --only npm".to_owned()));
+    }
+    if output(Command::new("npm").arg("--version")).is_none() {
+        return Ok(Verified::Skipped("npm is missing: it is a part of Node.js, https://nodejs.org".to_owned()));
+    }
+    let home = Home::new("npm")?;
+    fs::write(home.join("package.json"), "{\"private\": true}\n")?;
+    let mut install = inside("npm", &home);
+    install.args(["install", "--offline", "--no-audit", "--no-fund", "--ignore-scripts"]).arg(archive);
+    said(install.current_dir(&home.0))?;
+    let echo = root().join("example-operations/dist/echo.wasm");
+    let program = format!(
+        "const {{ Host, Plugin }} = require('opcell');\n\
+         new Host({{ plugins: [new Plugin('echo', {:?})] }}).call('echo/echo', {{ text: 'hello' }})",
+        echo.display().to_string()
+    );
+    said(inside("node", &home).args(["-e", &program]).current_dir(&home.0))?;
+    Ok(Verified::Passed("installed; a plugin answers".to_owned()))
+}
+
 /// The SDKs: installed as their package managers do, with exactly the files that a new plugin gets.
 pub fn sdk(release: &Release) -> Result<Verified> {
     let home = Home::new("sdk")?;

@@ -40,6 +40,10 @@ const NOT_RUN: [(&str, &str, usize); 24] = [
     ("models.md", "sh", 1),
     ("monitor.md", "sh", 2),
     // `cargo xtask bindings --test` runs these.
+    ("node.md", "javascript", 1),
+    ("node.md", "js", 5),
+    ("node.md", "text", 2),
+    // As those of `node.md`.
     ("python.md", "python", 5),
     ("python.md", "text", 2),
     ("server.md", "javascript", 1),

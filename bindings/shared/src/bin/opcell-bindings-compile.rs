@@ -1,4 +1,4 @@
-//! Compiles one component from standard input to native code on standard output. In the wheel it is `opcell-compile`,
+//! Compiles one component from standard input to native code on standard output. In a package it is `opcell-compile`,
 //! beside the module: an interpreter cannot be started again as a compiler.
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
-//! The settings of a host as the package hands them over: one object of JSON.
+//! The settings of a host as a package hands them over: one object of JSON.
 
 use opcell::{
     CompileMode, CompileProgram, Config, FilesGrant, Grant, HostBuilder, LimitRequest, NewPermissions, PluginConfig,
-    Rejected, StoreGrant,
+    Rejected, StoreGrant, Value,
 };
 use serde::Deserialize;
 use std::{
@@ -13,7 +13,7 @@ use std::{
 /// Settings of a host.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HostSettings {
+pub struct HostSettings {
     project: Option<PathBuf>,
     plugins: Vec<PluginSettings>,
     workflows: Vec<PathBuf>,
@@ -91,7 +91,7 @@ impl GrantSettings {
 }
 
 /// Settings that do not make a host.
-pub(crate) enum WrongSettings {
+pub enum WrongSettings {
     /// A finding in the project.
     Rejected(Rejected),
     /// A setting of the program.
@@ -105,8 +105,20 @@ impl From<String> for WrongSettings {
 }
 
 impl HostSettings {
-    /// The builder of the host, without its tools. Reads the project file.
-    pub(crate) fn builder(self, mut components: HashMap<String, Vec<u8>>) -> Result<HostBuilder, WrongSettings> {
+    /// Reads settings.
+    ///
+    /// # Errors
+    /// With the key that is unknown, missing or of another type.
+    pub fn read(settings: &Value) -> Result<Self, String> {
+        serde_json::from_value(serde_json::Value::from(settings)).map_err(|error| error.to_string())
+    }
+
+    /// Returns the builder of the host, without its tools. Reads the project file. `components` are the bytes of plugins
+    /// that have no path, by their names.
+    ///
+    /// # Errors
+    /// When the project file is refused, or a setting does not fit.
+    pub fn builder(self, mut components: HashMap<String, Vec<u8>>) -> Result<HostBuilder, WrongSettings> {
         let mut builder = opcell::Host::builder().limits(self.limits.request()?);
         if let Some(project) = &self.project {
             builder = builder.config(Config::load(project).map_err(WrongSettings::Rejected)?);

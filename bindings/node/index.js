@@ -1,0 +1,77 @@
+"use strict";
+
+const {
+  Busy,
+  CallError,
+  CallTimeout,
+  Cancelled,
+  Closing,
+  Denial,
+  Denied,
+  EngineFailure,
+  Finding,
+  HostError,
+  HostFailure,
+  InvalidArguments,
+  LimitReached,
+  MalformedResult,
+  ModelFailure,
+  OpcellError,
+  Panicked,
+  PluginFailure,
+  RejectedError,
+  RunError,
+  ToolFailure,
+  ToolServerFailure,
+  Trapped,
+  UnknownOperation,
+} = require("./lib/errors");
+const { Host, Reply, projectRequests } = require("./lib/host");
+const { version } = require("./lib/native");
+const { Grant, Plugin } = require("./lib/plugins");
+const { Receipt } = require("./lib/receipts");
+const { Event, Outcome, Question, Run, Suspended, Workflow } = require("./lib/runs");
+const { Tool, tool } = require("./lib/tools");
+
+// Names alone: an importer that is an ECMAScript module finds them by reading the source.
+module.exports = {
+  Busy,
+  CallError,
+  CallTimeout,
+  Cancelled,
+  Closing,
+  Denial,
+  Denied,
+  EngineFailure,
+  Event,
+  Finding,
+  Grant,
+  Host,
+  HostError,
+  HostFailure,
+  InvalidArguments,
+  LimitReached,
+  MalformedResult,
+  ModelFailure,
+  OpcellError,
+  Outcome,
+  Panicked,
+  Plugin,
+  PluginFailure,
+  Question,
+  Receipt,
+  RejectedError,
+  Reply,
+  Run,
+  RunError,
+  Suspended,
+  Tool,
+  ToolFailure,
+  ToolServerFailure,
+  Trapped,
+  UnknownOperation,
+  Workflow,
+  projectRequests,
+  tool,
+  version,
+};
