@@ -132,7 +132,7 @@ fn a_collector_gets_the_tree_of_a_run_that_has_ended_though_it_was_away_for_a_mo
     assert!(!taken.body.contains("hush"), "content is left out: {}", taken.body);
     let spans = spans(&serde_json::from_str(&taken.body).unwrap());
     let names: Vec<&str> = spans.iter().map(|span| span["name"].as_str().unwrap()).collect();
-    assert_eq!((names[0], names[1]), ("run look", "step look"), "{names:?}");
+    assert_eq!((names[0], names[1]), ("invoke_workflow look", "step look"), "{names:?}");
     assert!(names[2..].iter().any(|name| name.contains("look")), "{names:?}");
     // Each span but the first is below one that is there.
     for span in &spans[1..] {

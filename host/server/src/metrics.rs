@@ -216,6 +216,7 @@ pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
             .collect()
     };
     family("traces_sent_total", "counter", "Runs whose traces the collector has.", of(|counts| &counts.sent));
+    family("traces_waiting", "gauge", "Runs whose traces wait for the collector.", of(|counts| &counts.waiting));
     family("traces_lost_total", "counter", "Runs whose traces could not be sent.", of(|counts| &counts.lost));
     family("tool_calls_total", "counter", "Calls of tools and operations of runs that ended here.", tool_calls);
     let meters: Vec<(String, &Meter)> =

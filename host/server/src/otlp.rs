@@ -1,9 +1,10 @@
 //! Traces of runs that have ended, sent to a collector of OpenTelemetry: OTLP over HTTP as JSON, made from the events.
 //!
-//! Sending never holds a run up: what ends while too much waits is left out and counted, and `opcell runs export
-//! --otlp` has it still.
+//! Sending never holds a run up. While the collector is away, the runs that end wait for it, up to a limit; what ends
+//! beyond that is left out and counted, and `opcell runs export --otlp` has it still.
 
 use crate::{api::pieces, tenant::Tenant};
+use async_trait::async_trait;
 use opcell::http::{FetchLimits, HttpClient, HttpRule, Method, OriginPattern};
 use opcell_journal::RunId;
 use opcell_types::{TouchLog, Value};
@@ -21,8 +22,11 @@ use url::Url;
 /// Runs that wait to be sent.
 const WAITING: usize = 4_096;
 
-/// Pauses before a collector that does not take a trace is asked again.
-const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(8)];
+/// The pause before a collector that is away is asked again; each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The collector of traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,11 +66,28 @@ pub(crate) struct Exporter {
     counts: Arc<Counts>,
 }
 
-/// Runs whose traces were sent, and those that were left out.
+/// Runs whose traces were sent, those that wait, and those that were left out.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) sent: AtomicU64,
+    pub(crate) waiting: AtomicU64,
     pub(crate) lost: AtomicU64,
+}
+
+/// The reason why a trace was not taken.
+#[derive(Debug)]
+enum Unsent {
+    /// The collector may take it later.
+    Away(String),
+    /// It never will.
+    Refused(String),
+}
+
+/// Sends traces.
+#[async_trait]
+trait Courier: Send + Sync {
+    /// Sends the trace of a run without its `sent` first pieces, and counts those that are taken.
+    async fn send(&self, run: &RunId, sent: &mut usize) -> Result<(), Unsent>;
 }
 
 impl Exporter {
@@ -79,33 +100,22 @@ impl Exporter {
         let origin = collector.url.origin().ascii_serialization();
         let origin: OriginPattern = origin.parse().map_err(|error| format!("the collector's address: {error}"))?;
         let rules = vec![HttpRule { private: true, ..HttpRule::new(vec![origin], vec![Method::POST]) }];
-        let (runs, mut waiting) = mpsc::channel::<RunId>(WAITING);
+        let (runs, waiting) = mpsc::channel(WAITING);
         let counts = Arc::new(Counts::default());
         let (tenant, counted) = (tenant.clone(), counts.clone());
         let work = async move {
             let client = HttpClient::new(FetchLimits::default());
-            loop {
-                let run = tokio::select! {
-                    biased;
-                    run = waiting.recv() => run,
-                    () = stop.cancelled() => waiting.try_recv().ok(),
-                };
-                let Some(run) = run else { return };
-                match send(&tenant, &run, &client, &rules, &collector).await {
-                    Ok(()) => counted.sent.fetch_add(1, Ordering::Relaxed),
-                    Err(error) => {
-                        tracing::warn!(tenant = %tenant.name, %run, error, "a trace could not be sent");
-                        counted.lost.fetch_add(1, Ordering::Relaxed)
-                    }
-                };
-            }
+            let name = tenant.name.to_string();
+            forward(&name, waiting, &stop, &counted, &ToCollector { tenant, client, rules, collector }).await;
         };
         Ok((Self { runs, counts }, work))
     }
 
     /// Sends the trace of a run, when its turn comes.
     pub(crate) fn ended(&self, run: &RunId) {
+        self.counts.waiting.fetch_add(1, Ordering::Relaxed);
         if self.runs.try_send(run.clone()).is_err() {
+            self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -115,52 +125,211 @@ impl Exporter {
     }
 }
 
-/// Sends the trace of a run, a piece of it in each request.
-async fn send(
-    tenant: &Arc<Tenant>,
-    run: &RunId,
-    client: &HttpClient,
-    rules: &[HttpRule],
-    collector: &Collector,
-) -> Result<(), String> {
-    let mut pieces = pieces(tenant, run, None).await.map_err(|problem| problem.detail)?;
-    while let Some(document) = pieces.next().await.map_err(|error| error.to_string())? {
-        let headers = collector.headers.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
+/// Sends the traces of runs in the order in which they ended. Ends after what waited when `stop` was cancelled, or, if
+/// the collector is away then, at once.
+async fn forward(
+    tenant: &str,
+    mut waiting: mpsc::Receiver<RunId>,
+    stop: &CancellationToken,
+    counts: &Counts,
+    courier: &dyn Courier,
+) {
+    loop {
+        let run = tokio::select! {
+            biased;
+            run = waiting.recv() => run,
+            () = stop.cancelled() => waiting.try_recv().ok(),
+        };
+        let Some(run) = run else { return };
+        let sent = until_taken(tenant, &run, stop, courier).await;
+        counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        let Err(unsent) = sent else {
+            counts.sent.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        counts.lost.fetch_add(1, Ordering::Relaxed);
+        let (Unsent::Away(error) | Unsent::Refused(error)) = &unsent;
+        tracing::warn!(tenant, %run, error, "a trace could not be sent");
+        if matches!(unsent, Unsent::Away(_)) {
+            let left = u64::try_from(waiting.len()).unwrap_or(u64::MAX);
+            counts.waiting.fetch_sub(left, Ordering::Relaxed);
+            counts.lost.fetch_add(left, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// Sends the trace of a run, again and again while the collector is away, until `stop` is cancelled.
+async fn until_taken(tenant: &str, run: &RunId, stop: &CancellationToken, courier: &dyn Courier) -> Result<(), Unsent> {
+    let (mut pause, mut sent) = (FIRST_PAUSE, 0);
+    loop {
+        let error = match courier.send(run, &mut sent).await {
+            Err(Unsent::Away(error)) if !stop.is_cancelled() => error,
+            done => return done,
+        };
+        if pause == FIRST_PAUSE {
+            tracing::warn!(tenant, error, "the collector of traces is away; what ends now waits for it");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// The collector, and how to reach it.
+struct ToCollector {
+    tenant: Arc<Tenant>,
+    client: HttpClient,
+    rules: Vec<HttpRule>,
+    collector: Collector,
+}
+
+#[async_trait]
+impl Courier for ToCollector {
+    async fn send(&self, run: &RunId, sent: &mut usize) -> Result<(), Unsent> {
+        let refused = |error: String| Unsent::Refused(error);
+        let mut pieces = pieces(&self.tenant, run, None).await.map_err(|problem| refused(problem.detail))?;
+        let mut at = 0;
+        while let Some(document) = pieces.next().await.map_err(|error| refused(error.to_string()))? {
+            if at >= *sent {
+                self.post(document).await?;
+                *sent += 1;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
+impl ToCollector {
+    async fn post(&self, document: String) -> Result<(), Unsent> {
+        let headers = self.collector.headers.iter().map(|(name, value)| (name.as_str(), Value::from(value.as_str())));
         let json = [("content-type", Value::from("application/json"))];
         let request = Value::object([
             ("method", Value::from("POST")),
-            ("url", Value::from(collector.url.as_str())),
+            ("url", Value::from(self.collector.url.as_str())),
             ("headers", Value::object(headers.chain(json))),
             ("body", Value::from(document)),
         ]);
-        let mut pauses = PAUSES.iter();
-        loop {
-            let answer = client.fetch(rules, &request, &TouchLog::default()).await;
-            let status = answer.as_ref().ok().and_then(|answer| match answer.get("status") {
-                Some(Value::Number(status)) => status.as_u64(),
-                _ => None,
-            });
-            let why = match (answer, status) {
-                (_, Some(200..=299)) => break,
-                // What the collector does not understand, it will not understand later.
-                (_, Some(status @ (400..=407 | 409..=428 | 431..=499))) => {
-                    return Err(format!("the collector answered {status}"));
-                }
-                (Ok(_), status) => format!("the collector answered {}", status.unwrap_or_default()),
-                (Err(error), _) => error.to_string(),
-            };
-            match pauses.next() {
-                Some(pause) => tokio::time::sleep(*pause).await,
-                None => return Err(why),
+        let answer = self.client.fetch(&self.rules, &request, &TouchLog::default()).await;
+        let status = answer.as_ref().ok().and_then(|answer| match answer.get("status") {
+            Some(Value::Number(status)) => status.as_u64(),
+            _ => None,
+        });
+        match (answer, status) {
+            (_, Some(200..=299)) => Ok(()),
+            // What the collector does not understand, it will not understand later.
+            (_, Some(status @ (400..=407 | 409..=428 | 431..=499))) => {
+                Err(Unsent::Refused(format!("the collector answered {status}")))
             }
+            (Ok(_), status) => Err(Unsent::Away(format!("the collector answered {}", status.unwrap_or_default()))),
+            (Err(error), _) => Err(Unsent::Away(error.to_string())),
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Collector;
+    use super::*;
+    use tokio::time::Instant;
+
+    /// A collector that is away until an instant.
+    struct Away {
+        until: Instant,
+        attempts: AtomicU64,
+        /// It does not understand runs of this name.
+        refuses: &'static str,
+    }
+
+    impl Away {
+        fn new(until: Instant) -> Arc<Self> {
+            Arc::new(Self { until, attempts: AtomicU64::new(0), refuses: "odd" })
+        }
+    }
+
+    #[async_trait]
+    impl Courier for Away {
+        async fn send(&self, run: &RunId, sent: &mut usize) -> Result<(), Unsent> {
+            self.attempts.fetch_add(1, Ordering::Relaxed);
+            if Instant::now() < self.until {
+                return Err(Unsent::Away("connection refused".to_owned()));
+            }
+            if **run == *self.refuses {
+                return Err(Unsent::Refused("the collector answered 400".to_owned()));
+            }
+            *sent += 1;
+            Ok(())
+        }
+    }
+
+    fn exporter() -> (Exporter, mpsc::Receiver<RunId>) {
+        let (runs, waiting) = mpsc::channel(WAITING);
+        (Exporter { runs, counts: Arc::new(Counts::default()) }, waiting)
+    }
+
+    fn forwarding(
+        exporter: &Exporter,
+        waiting: mpsc::Receiver<RunId>,
+        courier: &Arc<Away>,
+        stop: &CancellationToken,
+    ) -> tokio::task::JoinHandle<()> {
+        let (counts, courier, stop) = (exporter.counts.clone(), courier.clone(), stop.clone());
+        tokio::spawn(async move { forward("default", waiting, &stop, &counts, &*courier).await })
+    }
+
+    /// Sent, waiting, lost.
+    fn counted(exporter: &Exporter) -> (u64, u64, u64) {
+        let counts = exporter.counts();
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (of(&counts.sent), of(&counts.waiting), of(&counts.lost))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_was_away_for_an_hour_gets_what_waited_and_the_rest_is_counted() {
+        let began = Instant::now();
+        let hour = Duration::from_secs(3_600);
+        let ((exporter, waiting), courier, stop) = (exporter(), Away::new(began + hour), CancellationToken::new());
+        let work = forwarding(&exporter, waiting, &courier, &stop);
+        let limit = WAITING as u64;
+        // One is being sent, and does not wait in the queue.
+        exporter.ended(&"run".into());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..limit + 100 {
+            // Not even the clock moves: a run that ends waits for nothing.
+            exporter.ended(&"run".into());
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+        assert_eq!(counted(&exporter), (0, limit + 1, 100));
+        tokio::time::sleep(hour / 2).await;
+        assert_eq!(counted(&exporter), (0, limit + 1, 100));
+        let attempts = courier.attempts.load(Ordering::Relaxed);
+        assert!((50..100).contains(&attempts), "{attempts} attempts in half an hour");
+        tokio::time::sleep(hour / 2 + LONGEST_PAUSE).await;
+        assert_eq!(counted(&exporter), (limit + 1, 0, 100));
+        // What it never takes holds nothing up.
+        exporter.ended(&"odd".into());
+        exporter.ended(&"run".into());
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(counted(&exporter), (limit + 2, 0, 101));
+        stop.cancel();
+        work.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stops_does_not_wait_for_a_collector_that_is_away() {
+        let began = Instant::now();
+        let ((exporter, waiting), stop) = (exporter(), CancellationToken::new());
+        let courier = Away::new(began + Duration::from_secs(3_600));
+        let work = forwarding(&exporter, waiting, &courier, &stop);
+        (0..10).for_each(|_| exporter.ended(&"run".into()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let stopped = Instant::now();
+        stop.cancel();
+        work.await.unwrap();
+        assert_eq!((counted(&exporter), stopped.elapsed()), ((0, 0, 10), Duration::ZERO));
+    }
 
     #[test]
     fn a_collector_is_named_as_opentelemetry_does() {

@@ -49,6 +49,9 @@ impl SpanKind {
 /// Spans of one run that the server keeps: some 300 bytes each.
 const MAX_SPANS: usize = 400_000;
 
+/// The name of a round that no model has answered.
+pub(crate) const ANY_MODEL: &str = "model";
+
 /// One span.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -287,7 +290,7 @@ impl Spans {
                     Request::Invoke { .. } => (SpanKind::Cell, "invoke"),
                     Request::Judge { .. } => (SpanKind::Cell, "judge"),
                     Request::Open { .. } => (SpanKind::Wait, "session"),
-                    Request::Round { .. } => (SpanKind::Round, "model"),
+                    Request::Round { .. } => (SpanKind::Round, ANY_MODEL),
                     Request::Tool { call, .. } => {
                         let called = around.and_then(|around| self.tools.get(&(around, call.clone())));
                         (SpanKind::Tool, called.map_or("tool", String::as_str))
@@ -458,24 +461,31 @@ mod tests {
 
     use super::*;
 
+    impl Span {
+        /// A span that has just begun, by itself.
+        pub(crate) fn named(kind: SpanKind, name: &str) -> Self {
+            Self {
+                seq: 1,
+                parent: None,
+                depth: 0,
+                kind,
+                name: name.to_owned(),
+                began: Timestamp(0),
+                ended: None,
+                given_at: None,
+                ended_at: None,
+                failure: None,
+                facts: Vec::new(),
+                receipt: None,
+                receipt_at: None,
+                call: None,
+            }
+        }
+    }
+
     fn span(seq: u64, parent: Option<usize>) -> Span {
         let depth = usize::from(parent.is_some());
-        Span {
-            seq,
-            parent,
-            depth,
-            kind: SpanKind::Step,
-            name: seq.to_string(),
-            began: Timestamp(0),
-            ended: None,
-            given_at: None,
-            ended_at: None,
-            failure: None,
-            facts: Vec::new(),
-            receipt: None,
-            receipt_at: None,
-            call: None,
-        }
+        Span { seq, parent, depth, ..Span::named(SpanKind::Step, &seq.to_string()) }
     }
 
     #[test]

@@ -15,13 +15,55 @@ use serde_json::{Value as Json, json};
 
 /// Names of the semantic conventions for generative AI; they still change, so they are here alone.
 pub(crate) mod genai {
+    use crate::spans::{ANY_MODEL, Span, SpanKind};
+
     pub const OPERATION: &str = "gen_ai.operation.name";
-    pub const MODEL: &str = "gen_ai.response.model";
+    pub const PROVIDER: &str = "gen_ai.provider.name";
+    pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+    pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+    pub const WORKFLOW: &str = "gen_ai.workflow.name";
     pub const TOOL: &str = "gen_ai.tool.name";
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
     pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
     pub const CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
+    pub const ERROR: &str = "error.type";
+
+    /// An operation of the conventions: its name, what it is done to, and the attributes that say so.
+    pub struct Operation<'a> {
+        pub name: &'static str,
+        pub object: Option<&'a str>,
+        pub attributes: Vec<(&'static str, &'a str)>,
+    }
+
+    /// Returns the operation that a span is, if the conventions have one for it.
+    pub fn operation(span: &Span) -> Option<Operation<'_>> {
+        let name = span.name.as_str();
+        let (operation, attributes) = match span.kind {
+            SpanKind::Run | SpanKind::Workflow => ("invoke_workflow", vec![(WORKFLOW, name)]),
+            SpanKind::Tool => ("execute_tool", vec![(TOOL, name)]),
+            // A round that was not answered names no model.
+            SpanKind::Round if name == ANY_MODEL => {
+                return Some(Operation { name: "chat", object: None, attributes: Vec::new() });
+            }
+            SpanKind::Round => {
+                let (provider, model) = name.split_once('/').map_or((None, name), |(own, id)| (Some(own), id));
+                let mut attributes = vec![(REQUEST_MODEL, model), (RESPONSE_MODEL, model)];
+                attributes.extend(provider.map(|own| (PROVIDER, provider_name(own))));
+                return Some(Operation { name: "chat", object: Some(model), attributes });
+            }
+            SpanKind::Step | SpanKind::Part | SpanKind::Cell | SpanKind::Wait => return None,
+        };
+        Some(Operation { name: operation, object: Some(name), attributes })
+    }
+
+    /// The name of a provider in the conventions; the operator's own for all that they do not list.
+    fn provider_name(own: &str) -> &str {
+        match own {
+            "gemini" => "gcp.gemini",
+            own => own,
+        }
+    }
 }
 
 /// The trace of a run; `traceparent` is the W3C trace context to make it a part of, in place of that of whoever started
@@ -89,11 +131,12 @@ impl Trace {
 
 fn one(span: &Span, trace: &str, id: &str, parent: Option<String>, now: Timestamp) -> Json {
     let mut attributes = vec![text("opcell.kind", span.kind.as_str()), number("opcell.event", span.seq)];
-    match span.kind {
-        SpanKind::Round => attributes.extend([text(genai::OPERATION, "chat"), text(genai::MODEL, &span.name)]),
-        SpanKind::Tool => attributes.extend([text(genai::OPERATION, "execute_tool"), text(genai::TOOL, &span.name)]),
-        _ => {}
+    let operation = genai::operation(span);
+    if let Some(operation) = &operation {
+        attributes.push(text(genai::OPERATION, operation.name));
+        attributes.extend(operation.attributes.iter().map(|(key, value)| text(key, value)));
     }
+    attributes.extend(span.failure.as_ref().map(|reason| text(genai::ERROR, reason)));
     attributes.extend(span.facts.iter().filter_map(|(key, value)| attribute(key, value)));
     let mut events = Vec::new();
     if let Some(receipt) = &span.receipt {
@@ -111,8 +154,13 @@ fn one(span: &Span, trace: &str, id: &str, parent: Option<String>, now: Timestam
         Some(reason) => json!({"code": 2, "message": reason}),
         None => json!({}),
     };
+    let name = match operation.map(|operation| (operation.name, operation.object)) {
+        Some((operation, Some(object))) => format!("{operation} {object}"),
+        Some((operation, None)) => operation.to_owned(),
+        None => format!("{} {}", span.kind.as_str(), span.name),
+    };
     let mut shown = json!({
-        "traceId": trace, "spanId": id, "name": format!("{} {}", span.kind.as_str(), span.name),
+        "traceId": trace, "spanId": id, "name": name,
         "kind": if span.kind == SpanKind::Round { 3 } else { 1 },
         "startTimeUnixNano": nanos(span.began), "endTimeUnixNano": nanos(span.ended.unwrap_or(now)),
         "attributes": attributes, "events": events, "status": status,
@@ -143,4 +191,53 @@ fn attribute(key: &str, value: &Value) -> Option<Json> {
         },
         value => text(key, value.as_str()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "an absent member of a `serde_json::Value` reads as null")]
+
+    use super::*;
+
+    fn shown(kind: SpanKind, name: &str, failure: Option<&str>) -> Json {
+        let span = Span { failure: failure.map(str::to_owned), ..Span::named(kind, name) };
+        one(&span, "t", "s", None, Timestamp(0))
+    }
+
+    fn attributes(span: &Json) -> Vec<String> {
+        let all = span["attributes"].as_array().into_iter().flatten();
+        let all = all.map(|own| format!("{}={}", own["key"].as_str().unwrap_or(""), own["value"]["stringValue"]));
+        all.filter(|own| own.starts_with("gen_ai.") || own.starts_with("error.")).collect()
+    }
+
+    #[test]
+    fn spans_have_the_names_and_attributes_of_the_conventions_for_generative_ai() {
+        let span = shown(SpanKind::Round, "gemini/gemini-2.5-flash", None);
+        assert_eq!((&span["name"], &span["kind"]), (&json!("chat gemini-2.5-flash"), &json!(3)));
+        let expected = [
+            "gen_ai.operation.name=\"chat\"",
+            "gen_ai.request.model=\"gemini-2.5-flash\"",
+            "gen_ai.response.model=\"gemini-2.5-flash\"",
+            "gen_ai.provider.name=\"gcp.gemini\"",
+        ];
+        assert_eq!(attributes(&span), expected);
+        let span = shown(SpanKind::Tool, "disk/read", None);
+        assert_eq!(span["name"], "execute_tool disk/read");
+        assert_eq!(attributes(&span), ["gen_ai.operation.name=\"execute_tool\"", "gen_ai.tool.name=\"disk/read\""]);
+        for kind in [SpanKind::Run, SpanKind::Workflow] {
+            let span = shown(kind, "ship", None);
+            assert_eq!(span["name"], "invoke_workflow ship");
+            let expected = ["gen_ai.operation.name=\"invoke_workflow\"", "gen_ai.workflow.name=\"ship\""];
+            assert_eq!(attributes(&span), expected);
+        }
+        let span = shown(SpanKind::Step, "build", None);
+        assert_eq!((&span["name"], attributes(&span)), (&json!("step build"), Vec::new()));
+    }
+
+    #[test]
+    fn a_round_without_an_answer_names_no_model_and_says_why_it_failed() {
+        let span = shown(SpanKind::Round, spans::ANY_MODEL, Some("timeout"));
+        assert_eq!(span["name"], "chat");
+        assert_eq!(attributes(&span), ["gen_ai.operation.name=\"chat\"", "error.type=\"timeout\""]);
+    }
 }
