@@ -645,16 +645,15 @@ fn reason(manifest: &Manifest, remedy: &Remedy) -> Arc<str> {
     request.map_or_else(|| "".into(), |request| request.reason.as_str().into())
 }
 
-/// Returns `true` if every host call of a cell was refused, so that calling it again repeats nothing.
+/// Returns `true` if a cell reached nothing, so that calling it again repeats nothing: requests, files and keys are
+/// touched, every call of a tool was refused, and the rest (its log, clocks, randomness, skills) changes nothing.
 fn has_done_nothing(receipt: &Receipt) -> bool {
     let denials = receipt.get("denials").and_then(Value::as_array).map_or(0, <[Value]>::len) as u64;
-    // What it wrote into its log reached nothing.
-    let logged = match receipt.get("host-calls").and_then(|calls| calls.get("log")) {
-        Some(Value::Number(calls)) => calls.as_u64().unwrap_or(0),
+    let called = match receipt.get("host-calls").and_then(|calls| calls.get("tools")) {
+        Some(Value::Number(calls)) => calls.as_u64().unwrap_or(u64::MAX),
         _ => 0,
     };
-    receipt.get("touched").is_none()
-        && receipt.host_calls().is_some_and(|calls| calls.saturating_sub(logged) <= denials)
+    receipt.get("touched").is_none() && receipt.host_calls().is_some() && called <= denials
 }
 
 /// Ends when a call's time is up; never, for one without.

@@ -4,7 +4,11 @@
 //! here. Each call has its own schema checks, rules for approval, idempotency key and place in the receipt. A call that
 //! needs a cell waits for one at a level of its own, so that cells that wait for calls never wait for one another.
 
-use crate::{catalog::Catalog, services::PluginServices, tools::DocumentTool};
+use crate::{
+    catalog::Catalog,
+    services::{PluginServices, read_arguments},
+    tools::DocumentTool,
+};
 use async_trait::async_trait;
 use opcell_engine::{
     call,
@@ -199,8 +203,7 @@ impl HostServices for CellServices {
             return self.own.call_tool(name, arguments, context, touched).await;
         };
         let sent = arguments.len() as u64;
-        let arguments = Value::from_json(arguments)
-            .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+        let arguments = read_arguments(arguments)?;
         let target = self.admit(tool, &arguments, context)?;
         let context = self.nested(context);
         let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());

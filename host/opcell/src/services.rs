@@ -12,6 +12,7 @@ use opcell_sandbox::{
     host::{HostServices, LogEvent, SkillDescription},
     store::Stores,
 };
+use opcell_schema::Weight;
 use opcell_session::skills::{SkillError, SkillLibrary};
 use opcell_types::{CallContext, Denial, Effects, Failure, Remedy, ToolDescription, TouchLog, Value, text::cleaned};
 use std::sync::Arc;
@@ -19,6 +20,28 @@ use tokio_util::sync::CancellationToken;
 
 /// The name of the tool that performs HTTP requests.
 pub const HTTP_FETCH: &str = "http.fetch";
+
+/// Memory of the host that the arguments of one call may take.
+const MAX_ARGUMENT_BYTES: u64 = 64 << 20;
+
+/// Reads the arguments of a call that a cell makes: it pays for their text, and the host for their value.
+pub(crate) fn read_arguments(text: &str) -> Result<Value, Failure> {
+    let weight = Weight::of(text);
+    if weight.bytes > MAX_ARGUMENT_BYTES {
+        return Err(Failure::host(
+            "invalid-arguments",
+            format!(
+                "the arguments have {} values, which would take {} KiB of the host's memory, more than {} KiB: split \
+                 the call",
+                weight.values,
+                weight.bytes >> 10,
+                MAX_ARGUMENT_BYTES >> 10
+            ),
+        ));
+    }
+    Value::from_json(text)
+        .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))
+}
 
 /// Receives what cells say while they run. Must not block.
 pub trait LogSink: Send + Sync {
@@ -100,8 +123,7 @@ impl HostServices for PluginServices {
         context: &CallContext,
         touched: &TouchLog,
     ) -> Result<String, Failure> {
-        let arguments = Value::from_json(arguments)
-            .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+        let arguments = read_arguments(arguments)?;
         let tool = self.tools.iter().find(|tool| tool.description().name == name);
         let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
         self.check_approval(name, tool.effects(), &[], &arguments)?;

@@ -1,8 +1,13 @@
 //! Following a run until it ends or is suspended, and showing its result.
 
 use super::{
-    Exit, Failure, Terminal, approve, progress::StepProgress, receipts::denials, skill::LogWriter, stop::Stop,
-    stream::Text, units::counted,
+    Exit, Failure, Terminal, approve,
+    progress::StepProgress,
+    receipts::denials,
+    skill::LogWriter,
+    stop::Stop,
+    stream::Text,
+    units::{continued, counted},
 };
 use futures_util::StreamExt as _;
 use opcell::{Host, remedy, run::Run};
@@ -180,7 +185,7 @@ fn show(
         // What was denied has just been shown, with its remedy.
         let shown = !terminal.quiet && outcome.reason.as_deref() == Some("denied") && !denials(receipts).is_empty();
         let message = outcome.message.as_deref().filter(|_| !shown);
-        let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+        let message = message.map(|message| format!(": {}", continued(message))).unwrap_or_default();
         let details = outcome.details.as_ref().filter(|_| outcome.source == Some(Source::Engine));
         let expression = details.and_then(|details| details.get("expression")?.as_str());
         let expression = expression.map(|text| format!(" in `{text}`")).unwrap_or_default();

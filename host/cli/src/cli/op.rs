@@ -2,7 +2,12 @@
 
 pub mod replay;
 
-use super::{Exit, Failure, Global, Terminal, input, missing::NO_PROJECT, reasons, receipts, units::hanging};
+use super::{
+    Exit, Failure, Global, Terminal, input,
+    missing::NO_PROJECT,
+    reasons, receipts,
+    units::{continued, hanging},
+};
 use clap::{Args, Subcommand};
 use opcell::{CallError, CallOutput, FailureKind, Success, remedy};
 use opcell_types::Value;
@@ -96,7 +101,7 @@ pub(super) fn report(
                 terminal.failed(&format!("failed: {}", failure.reason));
                 return Ok(exit);
             }
-            terminal.failed(&format!("failed: {}: {}", failure.reason, failure.message));
+            terminal.failed(&format!("failed: {}: {}", failure.reason, continued(&failure.message)));
             if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
                 terminal.failed(&format!("to allow it: {remedy}"));
             }

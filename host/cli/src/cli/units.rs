@@ -1,7 +1,7 @@
 //! Amounts as people read them, and columns that hold whatever is in them.
 
 use console::measure_text_width;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// Reads how long something may measure: seconds, also parts of one, at most an hour.
 pub fn seconds(text: &str) -> Result<Duration, String> {
@@ -98,6 +98,11 @@ pub fn columns_within(rows: &[Vec<String>], aligns: &[Align], width: usize, may_
         rows.iter_mut().filter_map(|row| row.get_mut(*missing)).for_each(String::clear);
     }
     columns(&rows, aligns)
+}
+
+/// A text of others with the lines after its first indented, so that none of them reads as a line of the command.
+pub fn continued(text: &str) -> Cow<'_, str> {
+    if text.contains('\n') { Cow::Owned(text.trim_end().replace('\n', "\n    ")) } else { Cow::Borrowed(text) }
 }
 
 /// A text after a first part, in lines of at most this width that are broken between words; those after the first are

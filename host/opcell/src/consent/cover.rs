@@ -145,7 +145,7 @@ const HARMLESS: [&str; 9] =
 const MAX_NAMED_LEFT_OUT: usize = 3;
 
 /// Endings of files that programs write while they run.
-const STATE: [&str; 14] = [
+const STATE: [&str; 13] = [
     ".db",
     ".db-wal",
     ".db-shm",
@@ -159,7 +159,6 @@ const STATE: [&str; 14] = [
     ".log",
     ".pid",
     ".sock",
-    ".pyc",
 ];
 
 /// A part of what a program is made of, absolute and without links.
@@ -531,18 +530,29 @@ fn look(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Content
 }
 
 /// Returns `true` for compiled Python that names its source by a hash: Python runs it whatever the source says, or
-/// compares a hash that whoever made the file could compute. What it compiles itself names a time.
+/// compares a hash that whoever made the file could compute. One that names a time is refused by another rule: servers
+/// look for compiled files in a folder of this user's (`PYTHONPYCACHEPREFIX`), and not in `__pycache__`.
 fn is_trusted_bytecode(path: &Path) -> bool {
     const HASH_BASED: u8 = 1;
     let mut head = [0; 8];
-    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("pyc"))
+    is_bytecode(path)
         && fs::metadata(path).is_ok_and(|about| about.is_file())
         && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
         && head.get(2..4) == Some(b"\r\n")
         && head.get(4).is_some_and(|flags| flags & HASH_BASED != 0)
 }
 
+fn is_bytecode(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("pyc"))
+}
+
+/// Returns `true` for a file that programs write while they run. Compiled Python is one only in `__pycache__`: elsewhere
+/// Python loads it without a source.
 fn is_state(path: &Path) -> bool {
+    if is_bytecode(path) {
+        let folder = path.parent().and_then(Path::file_name);
+        return folder.is_some_and(|folder| folder == "__pycache__");
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     STATE.iter().any(|ending| name.ends_with(ending))
 }

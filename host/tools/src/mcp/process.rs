@@ -3,6 +3,7 @@
 use super::McpServer;
 use opcell_types::text::printable;
 use std::{
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -18,6 +19,16 @@ const STDERR_BYTES: usize = 4 << 10;
 
 /// Time that a server that broke off may take to end, before its exit status is given up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The variable that names the folder in which Python looks for compiled files, instead of `__pycache__`.
+const PYTHON_CACHE: &str = "PYTHONPYCACHEPREFIX";
+
+/// This user's folder for what Python compiles; a place that holds nothing for a user without a home.
+fn python_cache() -> PathBuf {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    cache.map_or_else(|| "/dev/null/python".into(), |cache| cache.join("opcell/python"))
+}
 
 /// A process and everything that it started. Dropping it ends them.
 pub(super) struct Process {
@@ -49,6 +60,10 @@ impl Process {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }
+        }
+        // Compiled files of a checkout say what they like about their sources, so that Python looks for them elsewhere.
+        if std::env::var_os(PYTHON_CACHE).is_none() || !config.env.iter().any(|name| name == PYTHON_CACHE) {
+            command.env(PYTHON_CACHE, python_cache());
         }
         opcell_process::watched(&mut command);
         if config.confine {

@@ -5,7 +5,7 @@ use crate::cli::{
     follow::ask,
     reasons,
     receipts::{call_lines, cell_lines},
-    units::{bytes, counted, milliseconds},
+    units::{bytes, continued, counted, milliseconds},
 };
 use clap::Args;
 use opcell::{
@@ -262,7 +262,7 @@ impl Page {
         budget(&mut page, trace);
         self.artifacts(&mut page, 0, &trace.artifacts);
         if let Some(message) = &trace.end.message {
-            let _ = writeln!(page, "{message}");
+            let _ = writeln!(page, "{}", continued(message));
         }
         if trace.end.status == opcell_engine::Status::Completed {
             self.value(&mut page, 0, "result", &trace.end.result);

@@ -191,6 +191,62 @@ fn compiled_python_that_names_its_source_by_a_hash_is_covered() {
     }
 }
 
+/// `json.pyc` comes before the standard library's module, and needs no source.
+#[test]
+fn compiled_python_beside_sources_is_covered() {
+    let (_folder, root) = ground(&["srv/main.py"]);
+    let server = McpServer { directory: root.join("srv"), ..server(&root, &["python3", "main.py"]) };
+    let before = Cover::of(&server, &root);
+    fs::write(root.join("srv/json.pyc"), [0xcb, 0x0d, 0x0d, 0x0a, 0, 0, 0, 0]).unwrap();
+    assert_ne!(Cover::of(&server, &root), before);
+}
+
+/// Files that the tools read beside the sources, by which they run other programs.
+#[test]
+fn each_runner_s_own_files_are_code() {
+    let read: [(&[&str], &[&str]); 31] = [
+        (&["make", "gmake"], &["Makefile", "GNUmakefile", "config.make", "rules.mk"]),
+        (&["just"], &["justfile", ".env"]),
+        (&["task"], &["Taskfile.yml", "Taskfile.dist.yml"]),
+        (&["rake"], &["Rakefile", "x.rake"]),
+        (&["npm", "yarn", "pnpm"], &["package.json", ".npmrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml"]),
+        (&["bun", "deno"], &["bunfig.toml", "deno.json"]),
+        (&["tsx", "ts-node"], &["tsconfig.json"]),
+        (&["nodemon"], &["nodemon.json"]),
+        (&["cargo"], &["Cargo.toml", ".cargo/config.toml", ".cargo/config", "build.rs", "rust-toolchain.toml"]),
+        (&["go"], &["go.mod", "go.work", "main.go"]),
+        (&["gradle", "gradlew"], &["build.gradle", "gradle.properties", "gradle/wrapper/gradle-wrapper.properties"]),
+        (&["mvn", "mvnw"], &["pom.xml", ".mvn/maven.config", ".mvn/extensions.xml", ".mvn/jvm.config"]),
+        (&["sbt"], &["build.sbt", "project/build.properties"]),
+        (&["lein", "clj", "clojure", "bb"], &["project.clj", "deps.edn", "bb.edn"]),
+        (&["mix", "iex"], &["mix.exs", ".iex.exs"]),
+        (&["rebar3"], &["rebar.config", "src/x.erl"]),
+        (&["bundle"], &["Gemfile", ".bundle/config"]),
+        (&["poetry", "pdm", "uv", "rye", "hatch"], &["pyproject.toml", "uv.toml", "poetry.toml", "pdm.toml"]),
+        (&["tox", "nox"], &["tox.ini", "noxfile.py"]),
+        (&["invoke", "doit"], &["tasks.py", "dodo.py"]),
+        (&["scons", "waf"], &["SConstruct", "SConscript", "wscript"]),
+        (
+            &["dotnet"],
+            &["App.csproj", "Directory.Build.props", "Directory.Build.targets", "nuget.config", "global.json"],
+        ),
+        (&["composer", "artisan"], &["composer.json", "x.php", "artisan"]),
+        (&["cmake", "ctest"], &["CMakeLists.txt", "x.cmake", "CMakePresets.json"]),
+        (&["meson", "ninja"], &["meson.build", "meson_options.txt", "rules.ninja"]),
+        (&["bazel"], &["BUILD", "BUILD.bazel", "WORKSPACE", "MODULE.bazel", "x.bzl", ".bazelrc"]),
+        (&["buck", "buck2"], &["BUCK", ".buckconfig"]),
+        (&["pants"], &["pants.toml", "BUILD"]),
+        (&["docker-compose", "podman-compose"], &["compose.yaml", "docker-compose.override.yml", "Dockerfile", ".env"]),
+        (&["honcho", "foreman"], &["Procfile", ".env", ".foreman"]),
+        (&["overmind"], &["Procfile", ".overmind.env"]),
+    ];
+    let known: Vec<&str> = read.iter().flat_map(|(runners, _)| *runners).copied().collect();
+    assert_eq!(RUNNERS.iter().filter(|runner| !known.contains(runner)).collect::<Vec<_>>(), Vec::<&&str>::new());
+    for file in read.iter().flat_map(|(_, files)| *files) {
+        assert!(is_code(Path::new(file)), "{file}");
+    }
+}
+
 #[test]
 fn a_folder_of_packages_within_a_part_is_named_as_not_covered() {
     let (_folder, root) = ground(&["srv/index.js", "srv/node_modules/x/index.js", "srv/__pycache__/y.pyc"]);
