@@ -18,7 +18,7 @@ const ABANDONED = 4;
 const pending = new Map();
 /** What performs tools and models, by the number of its host. */
 const performers = new Map();
-/** Calls of functions in flight, by their numbers. */
+/** Calls of functions in flight, by their numbers: one that never answers is kept until its caller leaves. */
 const inFlight = new Map();
 
 let lastNumber = 0;
@@ -52,13 +52,13 @@ function told(subject, number, value) {
         break;
       }
       const controller = new AbortController();
-      inFlight.set(value.number, controller);
+      inFlight.set(value.number, { call: value, controller });
       const perform = subject === TOOL ? performer.tool : performer.round;
       perform(value, controller.signal).finally(() => inFlight.delete(value.number));
       break;
     }
     case ABANDONED:
-      inFlight.get(number)?.abort();
+      inFlight.get(number)?.controller.abort();
       inFlight.delete(number);
       break;
   }
