@@ -23,7 +23,13 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
-from componentize_py_types import Err
+try:
+    from componentize_py_types import Err
+except ModuleNotFoundError:  # Outside of a component there are doubles, for unit tests.
+    from .testing import provide as _provide
+
+    _provide()
+    from componentize_py_types import Err
 from wit_world.exports import judges as _judges
 from wit_world.exports import operations as _operations
 from wit_world.imports import files as _files

@@ -117,14 +117,18 @@ pub fn build(project: &Project, profile: Profile) -> Result<Built, AuthorError> 
     Ok(Built { path, bytes, reused: false, varies })
 }
 
-/// Makes a component of a core module that carries its interface: `x.wasm` becomes `x.component.wasm` beside it.
+/// Makes a component of a core module that carries its interface: `x.wasm` becomes `x.component.wasm` beside it. With
+/// `wit`, the component gets the doc comments of this WIT package, and may be a component already.
 ///
 /// # Errors
 /// [`AuthorError::Component`] when it is not such a module, or [`AuthorError::File`].
-pub fn componentize(module: &Path) -> Result<Built, AuthorError> {
+pub fn componentize(module: &Path, wit: Option<&Path>) -> Result<Built, AuthorError> {
     let bytes = read_bounded(module, MAX_COMPONENT).map_err(AuthorError::file(module))?;
-    let bytes =
-        component::of_module(&bytes).map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
+    let made = match wit {
+        Some(wit) => component::with_docs(&bytes, wit),
+        None => component::of_module(&bytes),
+    };
+    let bytes = made.map_err(|message| AuthorError::Component { path: module.to_owned(), message })?;
     let path = module.with_extension("component.wasm");
     opcell_types::files::replace(&path, &bytes, Readers::Shared).map_err(AuthorError::file(&path))?;
     Ok(Built { path, bytes, reused: false, varies: None })
@@ -181,6 +185,7 @@ fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
 }
 
 fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
+    component::agrees_with_cargo(project)?;
     let toolchain = toolchain::Toolchain::installed(&project.folder).ok_or_else(|| AuthorError::MissingTool {
         language: "Rust",
         tool: "the standard library of wasm32-unknown-unknown",

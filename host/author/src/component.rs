@@ -2,37 +2,41 @@
 
 use crate::{AuthorError, Project, template::CONTRACT};
 use serde_json::Value;
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, fmt::Write as _, path::Path};
 use wasm_encoder::{CustomSection, Section as _};
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::{PackageId, Resolve};
+use wit_parser::{PackageId, PackageMetadata, Resolve};
 
 /// The custom section of the manifest.
 pub const MANIFEST: &str = "opcell:manifest";
 
+/// Bytes of a Cargo.toml that is looked at.
+const MAX_CARGO: u64 = 1 << 20;
+
 /// Bytes of a manifest, as the sandbox reads them.
 const MAX_MANIFEST: usize = 64 << 10;
 
-/// Makes a component: a core module becomes one, what its source says about a manifest is held against `plugin.toml`,
-/// and `plugin.toml`'s is embedded.
+/// Makes a component: a core module becomes one, and the manifest of `plugin.toml` is embedded, with the requests of its
+/// source where the file has none. What both say must be the same.
 ///
 /// # Errors
 /// [`AuthorError::Component`] or [`AuthorError::Disagreement`].
 pub fn finish(project: &Project, path: &Path, bytes: &[u8]) -> Result<Vec<u8>, AuthorError> {
     let wrong = |message: String| AuthorError::Component { path: path.to_owned(), message };
+    let mut manifest = project.manifest.clone();
     let bytes = match Parser::new(0).parse_all(bytes).next() {
         Some(Ok(Payload::Version { encoding: Encoding::Component, .. })) => bytes.to_vec(),
         Some(Ok(_)) => {
             let (module, said) = without_manifest(bytes).map_err(wrong)?;
             if let Some(said) = said {
-                agree(&project.manifest, &said)?;
+                manifest = agreed(manifest, &said)?;
             }
             encode(&module).map_err(wrong)?
         }
         _ => return Err(wrong("it is not WebAssembly".to_owned())),
     };
-    Ok(with_manifest(bytes, &project.manifest))
+    Ok(with_manifest(bytes, &manifest))
 }
 
 /// Describes a plugin's interface in a core module that was made without it: what wit-bindgen does for Rust.
@@ -84,6 +88,24 @@ pub fn of_module(bytes: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
+/// Adds the doc comments of a WIT package, a file or a folder, to a component of it or to a core module that becomes
+/// one. They lie in the custom section that the tools of WIT use, and hosts show them as summaries.
+///
+/// # Errors
+/// A sentence, when it is not WebAssembly, or the package cannot be read.
+pub fn with_docs(bytes: &[u8], wit: &Path) -> Result<Vec<u8>, String> {
+    let mut component = match Parser::new(0).parse_all(bytes).next() {
+        Some(Ok(Payload::Version { encoding: Encoding::Component, .. })) => bytes.to_vec(),
+        _ => of_module(bytes)?,
+    };
+    let mut resolve = Resolve::default();
+    let (package, _) = resolve.push_path(wit).map_err(|error| format!("{error:#}"))?;
+    let docs = PackageMetadata::extract(&resolve, package).encode().map_err(|error| format!("{error:#}"))?;
+    let section = CustomSection { name: Cow::Borrowed(PackageMetadata::SECTION_NAME), data: Cow::Owned(docs) };
+    section.append_to(&mut component);
+    Ok(component)
+}
+
 fn encode(module: &[u8]) -> Result<Vec<u8>, String> {
     let encoded = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     encoded.map_err(|error| format!("{error:#}"))
@@ -122,15 +144,41 @@ fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
-/// Checks that the source agrees with `plugin.toml`; a source that requests nothing leaves it to the file.
-fn agree(file: &Value, source: &Value) -> Result<(), AuthorError> {
-    let differ = |what, file: Value, source: Value| {
-        Err(AuthorError::Disagreement { what, file: file.to_string(), source_says: source.to_string() })
+/// The version of a crate whose Cargo.toml has none.
+const NO_VERSION: &str = "0.0.0";
+
+/// Checks name and version of `Cargo.toml` against `plugin.toml` before anything is compiled. What is not there, or is
+/// inherited from a workspace, is left to the check of the compiled module.
+///
+/// # Errors
+/// [`AuthorError::Disagreement`].
+pub(crate) fn agrees_with_cargo(project: &Project) -> Result<(), AuthorError> {
+    let path = project.folder.join("Cargo.toml");
+    let Ok(text) = opcell_types::files::read_text_bounded(&path, MAX_CARGO) else { return Ok(()) };
+    let Ok(document) = toml_edit::Document::parse(text) else { return Ok(()) };
+    let Some(package) = document.as_table().get("package").and_then(|item| item.as_table_like()) else { return Ok(()) };
+    let mut said = serde_json::Map::new();
+    for key in ["name", "version"] {
+        if let Some(value) = package.get(key).and_then(|item| item.as_str()) {
+            said.insert(key.to_owned(), value.into());
+        }
+    }
+    agreed(project.manifest.clone(), &Value::Object(said)).map(drop)
+}
+
+/// Returns the manifest of `plugin.toml` with what only the source says.
+fn agreed(mut file: Value, source: &Value) -> Result<Value, AuthorError> {
+    let differ = |what, file: String, source_says: String| {
+        let remedy = match what {
+            "name" | "version" => "write the same in plugin.toml and in Cargo.toml, or no version in Cargo.toml",
+            _ => "remove them from one of the two, or make both the same",
+        };
+        Err(AuthorError::Disagreement { what, file, source_says, remedy })
     };
     for what in ["name", "version"] {
         let of = |value: &Value| value.get(what).cloned().unwrap_or_default();
-        if !of(source).is_null() && of(source) != of(file) {
-            return differ(what, of(file), of(source));
+        if !of(source).is_null() && of(source) != NO_VERSION && of(source) != of(&file) {
+            return differ(what, of(&file).to_string(), of(source).to_string());
         }
     }
     for what in ["capabilities", "limits"] {
@@ -140,12 +188,35 @@ fn agree(file: &Value, source: &Value) -> Result<(), AuthorError> {
             parts.retain(|_, part| part.as_array().is_none_or(|list| !list.is_empty()));
             parts
         };
-        let (of_file, of_source) = (asked(file), asked(source));
-        if !of_source.is_empty() && of_file != of_source {
-            return differ(what, Value::Object(of_file), Value::Object(of_source));
+        let (of_file, of_source) = (asked(&file), asked(source));
+        if of_file.is_empty()
+            && !of_source.is_empty()
+            && let Some(file) = file.as_object_mut()
+        {
+            file.insert(what.to_owned(), Value::Object(of_source));
+        } else if !of_source.is_empty() && of_file != of_source {
+            return differ(what, as_toml(what, &of_file), as_toml(what, &of_source));
         }
     }
-    Ok(())
+    Ok(file)
+}
+
+/// Requests or limits as `plugin.toml` has them.
+fn as_toml(what: &str, parts: &serde_json::Map<String, Value>) -> String {
+    let mut text = String::new();
+    for (key, part) in parts {
+        let Some(list) = part.as_array() else {
+            let _ = write!(text, "\n  [{what}] {key} = {part}");
+            continue;
+        };
+        for request in list {
+            let _ = write!(text, "\n  [[{what}.{key}]]");
+            for (key, value) in request.as_object().into_iter().flatten() {
+                let _ = write!(text, "\n  {key} = {value}");
+            }
+        }
+    }
+    text
 }
 
 fn with_manifest(mut component: Vec<u8>, manifest: &Value) -> Vec<u8> {
@@ -161,16 +232,51 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_source_that_asks_for_nothing_leaves_it_to_the_file_and_any_other_must_agree() {
+    fn requests_stand_in_the_source_or_in_the_file_and_in_both_they_must_agree() {
         let tool = json!({"name": "http.fetch", "reason": "asks"});
         let file = json!({"name": "a", "version": "1", "capabilities": {"tools": [tool]}});
         let of_macro = |tools: Value| json!({"name": "a", "version": "1", "capabilities": {"tools": tools, "skills": [], "files": []}, "limits": {}});
-        agree(&file, &of_macro(json!([]))).unwrap();
-        agree(&file, &of_macro(json!([tool]))).unwrap();
-        let error = agree(&file, &of_macro(json!([{"name": "other", "reason": "asks"}]))).unwrap_err();
+        assert_eq!(agreed(file.clone(), &of_macro(json!([]))).unwrap(), file);
+        assert_eq!(agreed(file.clone(), &of_macro(json!([tool]))).unwrap(), file);
+        let silent = json!({"name": "a", "version": "1"});
+        assert_eq!(agreed(silent, &of_macro(json!([tool]))).unwrap(), file);
+        let error = agreed(file.clone(), &of_macro(json!([{"name": "other", "reason": "asks"}]))).unwrap_err();
         assert!(matches!(error, AuthorError::Disagreement { what: "capabilities", .. }), "{error}");
-        let error = agree(&file, &json!({"name": "a", "version": "2"})).unwrap_err();
-        assert!(error.to_string().contains(r#"plugin.toml says "1", the macro says "2""#), "{error}");
+        assert!(error.to_string().contains("[[capabilities.tools]]\n  name = \"other\""), "{error}");
+        let error = agreed(file.clone(), &json!({"name": "a", "version": "2"})).unwrap_err();
+        assert!(error.to_string().contains(r#"plugin.toml says "1", the source says "2""#), "{error}");
+        agreed(file, &json!({"name": "a", "version": NO_VERSION})).unwrap();
+    }
+
+    #[test]
+    fn what_cargo_says_is_compared_before_anything_is_compiled() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+        write("plugin.toml", "[plugin]\nname = \"a\"\nversion = \"1.0.0\"\n[build]\nlanguage = \"rust\"\n");
+        let project = Project::read(folder.path()).unwrap();
+        for (cargo, agrees) in [
+            ("[package]\nname = \"a\"\nversion = \"1.0.0\"\n", true),
+            ("[package]\nname = \"a\"\n", true),
+            ("[package]\nname = \"a\"\nversion.workspace = true\n", true),
+            ("[package]\nname = \"a\"\nversion = \"1.0.1\"\n", false),
+            ("[package]\nname = \"b\"\n", false),
+        ] {
+            write("Cargo.toml", cargo);
+            assert_eq!(agrees_with_cargo(&project).is_ok(), agrees, "{cargo}");
+        }
+    }
+
+    #[test]
+    fn doc_comments_of_wit_are_added_to_a_component() {
+        let wit = tempfile::Builder::new().suffix(".wit").tempfile().unwrap();
+        let text =
+            "package acme:geo@1.0.0;\ninterface shapes {\n  /// Doubles a number.\n  twice: func(n: u32) -> u32;\n}\n";
+        std::fs::write(wit.path(), text).unwrap();
+        let component = with_docs(b"\0asm\x0d\0\x01\0", wit.path()).unwrap();
+        let text = String::from_utf8_lossy(&component);
+        assert!(text.contains("package-docs") && text.contains("Doubles a number."), "{text}");
+        assert!(with_docs(b"\0asm\x0d\0\x01\0", Path::new("/nowhere")).is_err());
+        assert!(with_docs(b"#!/bin/sh", wit.path()).unwrap_err().contains("not WebAssembly"));
     }
 
     #[test]

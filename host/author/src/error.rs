@@ -19,7 +19,7 @@ pub enum AuthorError {
         message: String,
     },
     /// There is no `plugin.toml`.
-    #[error("there is no plugin.toml in {}; `opcell plugin new NAME --lang LANG` makes a plugin", .0.display())]
+    #[error("there is no plugin.toml in {}", .0.display())]
     NoProject(PathBuf),
     /// A tool is missing.
     #[error("{language} plugins are built with {tool}, which is not installed")]
@@ -49,15 +49,17 @@ pub enum AuthorError {
     },
     /// The manifest in the source and `plugin.toml` differ.
     #[error(
-        "plugin.toml and the `plugin!` macro disagree about {what}: plugin.toml says {file}, the macro says {source_says}; make both the same (name and version are Cargo.toml's)"
+        "plugin.toml and the source disagree about {what}: plugin.toml says {file}, the source says {source_says}; {remedy}"
     )]
     Disagreement {
         /// The field that differs.
         what: &'static str,
-        /// As JSON.
+        /// As JSON or TOML.
         file: String,
-        /// As JSON.
+        /// In the same notation.
         source_says: String,
+        /// The way to make them agree.
+        remedy: &'static str,
     },
     /// The folder of a new plugin exists.
     #[error("{} exists; choose another name, or remove it first", .0.display())]

@@ -59,7 +59,13 @@ pub(crate) fn digest(
         add(format!("{} {changed:?} {:?}", path.display(), about.map(|about| about.len())).as_bytes());
     }
     let Some(files) = sources(&project.folder)? else { return Ok(None) };
+    // Unit tests run without the component, and a change of one must not cost a build.
+    let unit_tests =
+        Some("tests").filter(|tests| !project.source.starts_with(tests)).map(|tests| project.folder.join(tests));
     for path in files {
+        if unit_tests.as_ref().is_some_and(|tests| path.starts_with(tests)) {
+            continue;
+        }
         let Ok(bytes) = read_bounded(&path, MAX_INPUT_BYTES) else { return Ok(None) };
         add(path.strip_prefix(&project.folder).unwrap_or(&path).as_os_str().as_encoded_bytes());
         add(&bytes);
@@ -115,6 +121,8 @@ mod tests {
         fs::create_dir_all(folder.join("dist")).unwrap();
         fs::write(folder.join("dist/a.wasm"), "x").unwrap();
         fs::write(folder.join("opcell.lock"), "x").unwrap();
+        fs::create_dir_all(folder.join("tests")).unwrap();
+        fs::write(folder.join("tests/unit.py"), "x").unwrap();
         assert_eq!(of(), before);
         fs::write(folder.join("src/more.h"), "x").unwrap();
         assert_ne!(of(), before);

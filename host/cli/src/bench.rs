@@ -37,7 +37,8 @@ pub use sizes::{Size, SizeRow};
 
 use anyhow::{Context as _, Result, anyhow};
 use opcell_sandbox::{
-    CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare, cache::CachePlace,
+    CellRequest, CompileMode, Exports, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare,
+    cache::CachePlace,
 };
 use serde::Serialize;
 use std::{
@@ -179,25 +180,26 @@ impl Bench {
         };
         config.keep_resident = options.keep_resident.unwrap_or(config.keep_resident);
         let sandbox = Sandbox::new(config)?;
-        let source = PluginSource::Bytes(Arc::clone(&guest.component));
         let started = Instant::now();
-        let request =
-            || LoadRequest { grants: guest.grants.clone(), ..LoadRequest::new(guest.plugin_name(), source.clone()) };
-        let plugin = sandbox.load(request()).await?;
+        let plugin = sandbox.load(guest.load_request()).await?;
         let cold_load = started.elapsed();
         let started = Instant::now();
-        sandbox.load(request()).await?;
+        sandbox.load(guest.load_request()).await?;
         let warm_load = started.elapsed();
         if guest.operation.is_empty() {
             guest.operation = only_operation(&plugin)?;
         }
         let first = plugin.invoke(CellRequest::new(&guest.operation, &guest.arguments)).await;
         first.result.with_context(|| format!("`{}` cannot be measured", guest.operation))?;
-        let bare = Arc::new(sandbox.bare(source).await?);
+        // The engine alone calls by the contract.
+        let bare = match guest.exports {
+            Exports::Contract => Some(Arc::new(sandbox.bare(PluginSource::Bytes(Arc::clone(&guest.component))).await?)),
+            _ => None,
+        };
         let mut bench = Self {
             sandbox,
             plugin,
-            bare: Some(bare),
+            bare,
             cold_load,
             warm_load,
             peers: Vec::new(),
@@ -265,6 +267,8 @@ impl Bench {
                     short(&error)
                 )),
             }
+        } else {
+            self.note("`bare-wasmtime` and `reused-instance` are missing: the component was not written for Opcell");
         }
         self.peers.push(peer::cell(Arc::clone(&self.plugin), Arc::clone(&id), Arc::clone(&arguments)));
         for (name, peer) in [

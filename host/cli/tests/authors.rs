@@ -41,6 +41,8 @@ impl Place {
         for name in ["XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {
             command.env(name, user.join(name));
         }
+        // Plugins in Rust have the same dependencies: each is compiled once.
+        command.env("CARGO_BUILD_BUILD_DIR", user.join("cargo"));
         command.env_remove("OPCELL_CACHE").current_dir(self.folder.path().join(folder)).args(arguments);
         let output = command.output().unwrap();
         match consent(&output) {
@@ -114,20 +116,116 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `plugin new`, `build`, `test`, `op invoke`, each as the README of the new plugin spells it.
-fn from_nothing_to_a_call(language: &str) {
-    let place = Place::new();
-    let Some(_) = place.plugin("my-plugin", language) else { return };
-    let built = place.json("my-plugin", &["plugin", "build", "--json"]);
-    assert_eq!(built["manifest"]["name"], "my-plugin");
-    assert_eq!(built["operations"][0]["id"], "my-plugin/greet");
-    assert_eq!(built["judges"][0]["id"], "my-plugin/tone");
-    let again = place.json("my-plugin", &["plugin", "build", "--json"]);
-    assert_eq!(built["digest"], again["digest"], "the same source has the same digest");
-    let tested = place.done("my-plugin", &["plugin", "test"]);
+/// `plugin new`, `build`, `test`, `op invoke`, each as the README of the new plugin spells it. Gives what was built, or
+/// nothing where the language has no tools here.
+fn from_nothing_to_a_call(place: &Place, name: &str, language: &str) -> Option<Value> {
+    place.plugin(name, language)?;
+    let output = place.opcell(name, &["plugin", "build"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && !said.contains("nothing changed"), "{said}");
+    let built = place.json(name, &["plugin", "build", "--json"]);
+    let varies = said.contains("a clean build gets a different digest: ");
+    assert_eq!(varies, built["reproducible"] == false, "a build that varies says so and why: {said}");
+    assert_eq!(built["manifest"]["name"], name);
+    assert_eq!(built["operations"][0]["id"], format!("{name}/greet"));
+    assert_eq!(built["judges"][0]["id"], format!("{name}/tone"));
+    let digest = format!("  {}\n", built["digest"].as_str().unwrap());
+    assert!(text(&output.stdout).contains(&digest), "the same source has the same digest: {digest}");
+    let tested = place.done(name, &["plugin", "test"]);
     assert!(tested.ends_with("2 passed, 0 failed\n"), "{tested}");
-    let data = place.json("my-plugin", &["op", "invoke", "my-plugin/greet", "--args", "name=Ada"]);
+    let data = place.json(name, &["op", "invoke", &format!("{name}/greet"), "--args", "name=Ada"]);
     assert_eq!(data["greeting"], "Hello, Ada!");
+    unit_tests(&place.folder.path().join(name), language);
+    Some(built)
+}
+
+/// The unit tests of a plugin's folder, in JavaScript and Python: with doubles, and without a cell.
+fn unit_tests(folder: &Path, language: &str) {
+    let (program, arguments): (_, &[&str]) = match language {
+        "javascript" => ("node", &["--import", "./sdk/testing.js", "--test"]),
+        "python" => ("python3", &["-m", "unittest", "discover", "tests"]),
+        _ => return,
+    };
+    let mut command = Command::new(program);
+    let output = command.args(arguments).current_dir(folder).env("PYTHONPATH", "sdk:src").output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert!(out.contains("# pass 1\n") || out.contains("pass 1\n") || err.contains("Ran 1 test"), "{out}\n{err}");
+}
+
+#[test]
+fn doubles_of_unit_tests_serve_what_a_host_serves() {
+    for (language, program) in [("javascript", "node"), ("python", "python3")] {
+        if !has(program) {
+            eprintln!("SKIPPED: unit tests in {language} are not tested: this machine has no {program}");
+            continue;
+        }
+        let place = Place::new();
+        place.done("", &["plugin", "new", "kit", "--lang", language]);
+        let folder = place.folder.path().join("kit");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/authors").join(language);
+        for part in ["src", "tests"] {
+            let _ = fs::remove_dir_all(folder.join(part));
+            fs::create_dir(folder.join(part)).unwrap();
+            for entry in fs::read_dir(sources.join(part)).unwrap() {
+                let path = entry.unwrap().path();
+                fs::copy(&path, folder.join(part).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        // A package that a module of the plugin imports.
+        fs::create_dir(folder.join("src/small")).unwrap();
+        fs::write(folder.join("src/small/__init__.py"), "def double(n):\n    return 2 * n\n").unwrap();
+        unit_tests(&folder, language);
+    }
+}
+
+/// A second build from nothing, in another folder, has the same digest.
+fn builds_the_same_elsewhere(name: &str, language: &str, built: &Value) {
+    let place = Place::new();
+    place.plugin(name, language).unwrap();
+    let again = place.json(name, &["plugin", "build", "--json"]);
+    assert_eq!((&again["reused"], &again["digest"]), (&Value::Bool(false), &built["digest"]), "{language}");
+}
+
+/// One component for each language: what is built is what costs, above all in Python.
+#[test]
+fn a_plugin_in_each_language_goes_from_nothing_to_a_call_and_into_a_workflow() {
+    const LANGUAGES: [&str; 4] = ["rust", "javascript", "python", "c"];
+    let place = Place::new();
+    let built = std::thread::scope(|scope| {
+        let built = LANGUAGES.map(|language| {
+            let place = &place;
+            scope.spawn(move || from_nothing_to_a_call(place, &format!("in-{language}"), language))
+        });
+        built.map(|built| built.join().unwrap())
+    });
+    for (language, built) in LANGUAGES.into_iter().zip(&built) {
+        let Some(built) = built else { continue };
+        let has_faketime = has("faketime");
+        match language {
+            "javascript" if !has_faketime => {
+                assert_eq!(built["reproducible"], false);
+                eprintln!("SKIPPED: JavaScript builds vary: this machine has no faketime (apt-get install faketime)");
+            }
+            "javascript" | "c" => {
+                assert_eq!(built["reproducible"], true, "{language}");
+                builds_the_same_elsewhere(&format!("in-{language}"), language, built);
+            }
+            "python" => assert_eq!(built["reproducible"], false),
+            _ => {}
+        }
+    }
+    if built.iter().any(Option::is_none) {
+        return;
+    }
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/languages");
+    for file in ["opcell.toml", "languages.edn"] {
+        fs::copy(example.join(file), place.folder.path().join(file)).unwrap();
+    }
+    let said = place.json("", &["run", "languages", "-i", "name=Ada"]);
+    for language in LANGUAGES {
+        assert_eq!(said[language]["greeting"], "Hello, Ada!", "{said}");
+    }
 }
 
 /// The plugin that docs/authoring.md writes, from `plugin new` to its call: each file as the page shows it.
@@ -180,84 +278,6 @@ fn the_first_plugin_of_the_book_works_in_python() {
 #[test]
 fn the_first_plugin_of_the_book_works_in_javascript() {
     the_first_plugin_of_the_book("javascript", "src/plugin.js");
-}
-
-/// The digests of two builds from nothing, in two folders; the second with sources that are younger.
-fn built_twice(language: &str) -> Option<[Value; 2]> {
-    let places = [Place::new(), Place::new()];
-    let mut built = Vec::new();
-    for place in &places {
-        place.plugin("my-plugin", language)?;
-        built.push(place.json("my-plugin", &["plugin", "build", "--json"]));
-    }
-    assert!(built.iter().all(|built| built["reused"] == false), "{built:?}");
-    Some([built[0].clone(), built[1].clone()])
-}
-
-#[test]
-fn two_builds_of_a_c_plugin_from_nothing_have_the_same_digest() {
-    let Some([one, other]) = built_twice("c") else { return };
-    assert_eq!((&one["reproducible"], &one["digest"]), (&Value::Bool(true), &other["digest"]));
-}
-
-#[test]
-fn two_builds_of_a_javascript_plugin_from_nothing_have_the_same_digest() {
-    let Some([one, other]) = built_twice("javascript") else { return };
-    if !has("faketime") {
-        assert_eq!(one["reproducible"], false);
-        eprintln!("SKIPPED: JavaScript builds vary: this machine has no faketime (apt-get install faketime)");
-        return;
-    }
-    assert_eq!((&one["reproducible"], &one["digest"]), (&Value::Bool(true), &other["digest"]));
-}
-
-#[test]
-fn a_build_that_varies_says_so_and_why() {
-    let place = Place::new();
-    if place.plugin("my-plugin", "python").is_none() {
-        return;
-    }
-    let output = place.opcell("my-plugin", &["plugin", "build"]);
-    let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("a clean build gets a different digest: "), "{said}");
-}
-
-#[test]
-fn a_rust_plugin_goes_from_nothing_to_a_call() {
-    from_nothing_to_a_call("rust");
-}
-
-#[test]
-fn a_javascript_plugin_goes_from_nothing_to_a_call() {
-    from_nothing_to_a_call("javascript");
-}
-
-#[test]
-fn a_python_plugin_goes_from_nothing_to_a_call() {
-    from_nothing_to_a_call("python");
-}
-
-#[test]
-fn a_c_plugin_goes_from_nothing_to_a_call() {
-    from_nothing_to_a_call("c");
-}
-
-#[test]
-fn a_workflow_calls_a_plugin_in_each_language() {
-    let place = Place::new();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/languages");
-    for file in ["opcell.toml", "languages.edn"] {
-        fs::copy(example.join(file), place.folder.path().join(file)).unwrap();
-    }
-    for language in ["rust", "javascript", "python", "c"] {
-        let name = format!("in-{language}");
-        let Some(_) = place.plugin(&name, language) else { return };
-        place.done(&name, &["plugin", "build"]);
-    }
-    let said = place.json("", &["run", "languages", "-i", "name=Ada"]);
-    for language in ["rust", "javascript", "python", "c"] {
-        assert_eq!(said[language]["greeting"], "Hello, Ada!", "{said}");
-    }
 }
 
 /// A plugin whose main file and cases are those of a folder in `tests/authors`.
@@ -323,22 +343,6 @@ fn an_error_of_javascript_has_its_place_when_it_is_loaded_and_when_it_is_called(
 }
 
 #[test]
-fn python_hints_give_the_values_that_they_name_and_packages_are_found() {
-    let place = Place::new();
-    let Some(folder) = with_sources(&place, "python", "hints", "plugin.py") else { return };
-    let package = folder.join(".venv/lib/python3.14/site-packages/small");
-    fs::create_dir_all(&package).unwrap();
-    fs::write(package.join("__init__.py"), "def double(n):\n    return 2 * n\n").unwrap();
-    let said = place.done("kit", &["plugin", "test"]);
-    assert!(said.contains(" 0 failed"), "{said}");
-    let output = place.opcell("kit", &["op", "invoke", "kit/breaks"]);
-    let said = text(&output.stderr);
-    // The last place in the plugin's own file, the traceback, and what was printed before.
-    assert!(said.contains("KeyError: 'n' (src/plugin.py:"), "{said}");
-    assert!(said.contains("File \"src/plugin.py\", line ") && said.contains("info    about to break"), "{said}");
-}
-
-#[test]
 fn a_failed_call_shows_the_panic_with_its_place_the_log_and_the_stack_that_was_used_up() {
     let place = Place::new();
     let Some(folder) = place.plugin("my-plugin", "rust") else { return };
@@ -375,6 +379,11 @@ fn kit(place: &Place, language: &str) -> Option<PathBuf> {
 fn an_sdk_passes_the_cases(language: &str) {
     let place = Place::new();
     let Some(cases) = kit(&place, language) else { return };
+    passes(&place, &cases);
+}
+
+/// Builds the plugin `kit` where its source is new, and runs the cases of a folder.
+fn passes(place: &Place, cases: &Path) {
     let output = place.opcell("kit", &["plugin", "test", "--cases", cases.to_str().unwrap()]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     let cases = fs::read_dir(cases).unwrap().count();
@@ -391,9 +400,21 @@ fn the_javascript_sdk_passes_the_cases_of_all_sdks() {
     an_sdk_passes_the_cases("javascript");
 }
 
+/// Both with one component: a build takes a minute.
 #[test]
-fn the_python_sdk_passes_the_cases_of_all_sdks() {
-    an_sdk_passes_the_cases("python");
+fn the_python_sdk_passes_the_cases_of_all_sdks_and_hints_give_the_values_that_they_name() {
+    let place = Place::new();
+    let Some(cases) = kit(&place, "python") else { return };
+    let package = place.folder.path().join("kit/.venv/lib/python3.14/site-packages/small");
+    fs::create_dir_all(&package).unwrap();
+    fs::write(package.join("__init__.py"), "def double(n):\n    return 2 * n\n").unwrap();
+    passes(&place, &cases);
+    passes(&place, &cases.with_file_name("hints").join("cases"));
+    let output = place.opcell("kit", &["op", "invoke", "kit/breaks"]);
+    let said = text(&output.stderr);
+    // The last place in the plugin's own files, the traceback, and what was printed before.
+    assert!(said.contains("KeyError: 'n' (src/hints.py:"), "{said}");
+    assert!(said.contains("File \"src/hints.py\", line ") && said.contains("info    about to break"), "{said}");
 }
 
 #[test]

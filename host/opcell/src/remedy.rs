@@ -112,7 +112,8 @@ pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
             Some(format!("this is WebAssembly as text; assemble it: `wasm-tools parse {text} -o {binary}`"))
         }
         LoadError::World { .. } => Some(
-            "to offer its functions as operations as they are, set `exports = \"typed\"` under [plugins.NAME] in opcell.toml".to_owned(),
+            "if it was not written for Opcell: `opcell plugin add FILE --typed`, or `exports = \"typed\"` in opcell.toml"
+                .to_owned(),
         ),
         _ => None,
     }

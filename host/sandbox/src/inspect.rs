@@ -4,8 +4,9 @@ use crate::{
     error::LoadError,
     imports::{config, handles, http::TOOL, keyvalue},
     manifest::{self, Manifest, ManifestError, Request},
+    typed::Exports,
 };
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 use wasmparser::{Encoding, Parser, Payload};
 
 /// The newest version of `opcell:plugin` that this host serves.
@@ -82,6 +83,11 @@ impl Surface {
         used.max()
     }
 
+    /// Returns `true` if it was written for `opcell:plugin`: exports its operations or judges, of whatever version.
+    fn is_of_contract(&self) -> bool {
+        self.exports_interface("operations") || self.exports_interface("judges")
+    }
+
     /// Returns `true` if it exports `opcell:plugin/<interface>` in the served version.
     pub(crate) fn exports_interface(&self, interface: &str) -> bool {
         self.exports.iter().any(|name| split(name).0 == format!("opcell:plugin/{interface}"))
@@ -94,8 +100,13 @@ impl Surface {
 /// [`LoadError::NotAComponent`], [`LoadError::Manifest`], [`LoadError::World`], [`LoadError::Version`] or
 /// [`LoadError::Imports`].
 pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
-    let surface = checked(bytes, |_| false)?;
-    if !surface.exports_interface("operations") && !surface.exports_interface("judges") {
+    // Of a component that exports something else, the world is wrong, whatever it imports.
+    let surface = read(bytes)?;
+    let surface = match surface.exports.is_empty() || surface.is_of_contract() {
+        true => checked(bytes, |_| false)?,
+        false => surface,
+    };
+    if !surface.is_of_contract() {
         let exports = if surface.exports.is_empty() {
             "nothing".to_owned()
         } else {
@@ -104,6 +115,16 @@ pub fn inspect(bytes: &[u8]) -> Result<Surface, LoadError> {
         return Err(LoadError::World { exports: opcell_types::text::printable(&exports, 1_000), served: SERVED });
     }
     Ok(surface)
+}
+
+/// Returns the rule by which a component's exports become operations, where nothing says it: by their types where it
+/// exports functions or interfaces, and none of `opcell:plugin`.
+#[must_use]
+pub fn exports_of(bytes: &[u8]) -> Exports {
+    match read(bytes) {
+        Ok(surface) if !surface.exports.is_empty() && !surface.is_of_contract() => Exports::Typed(BTreeMap::new()),
+        _ => Exports::Contract,
+    }
 }
 
 /// Reads the surface of a component whose exported functions become operations by their types, whatever its world.
@@ -369,6 +390,18 @@ mod tests {
             inspected(r#"(component (instance $i) (export "acme:http/handler@1.0.0" (instance $i)))"#).unwrap_err();
         assert_eq!(error.kind(), "wrong-world");
         assert!(error.to_string().contains("`acme:http/handler@1.0.0`"), "{error}");
+    }
+
+    #[test]
+    fn a_component_of_another_world_is_found_by_its_exports_whatever_it_imports() {
+        let foreign = r#"(component (import "wasi:http/types@0.2.0" (instance)) (instance $i)
+                         (export "acme:geo/shapes@1.0.0" (instance $i)))"#;
+        assert_eq!(inspected(foreign).unwrap_err().kind(), "wrong-world");
+        let found = |wat: &str| exports_of(&wat::parse_str(wat).unwrap());
+        assert_eq!(found(foreign), Exports::Typed(BTreeMap::new()));
+        assert_eq!(found("(component)"), Exports::Contract);
+        let own = r#"(component (instance $i) (export "opcell:plugin/judges@0.1.0" (instance $i)))"#;
+        assert_eq!((found(own), exports_of(b"no component")), (Exports::Contract, Exports::Contract));
     }
 
     #[test]

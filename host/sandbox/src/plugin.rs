@@ -314,6 +314,13 @@ impl Plugin {
         self.linked().typed.is_some()
     }
 
+    /// The exported functions that are not operations, each with the reason. Empty for a plugin that was written for
+    /// Opcell.
+    #[must_use]
+    pub fn left_out(&self) -> &[String] {
+        self.linked().typed.as_ref().map_or(&[], |typed| &typed.left_out)
+    }
+
     /// Its judges, in the order in which it lists them.
     #[must_use]
     pub fn judges(&self) -> &[JudgeDescription] {

@@ -15,7 +15,7 @@ use crate::{
     plugin::{Linked, Plugin},
     schedule::{fair::Share, queue::Queue},
     state::CellState,
-    typed::{Exports, Typed},
+    typed::{Docs, Exports, Typed},
     wasi::check_preopens,
 };
 use opcell_types::{
@@ -251,6 +251,10 @@ impl Sandbox {
         let limits = EffectiveLimits::resolve(&limits.or(&self.limits), &surface.manifest.limits);
         let roots = self.open_roots(&name, policy.grants())?;
         let compiled = self.compiled(&bytes, &hash).await?;
+        let docs = match exports {
+            Exports::Contract => Docs::default(),
+            Exports::Typed(_) => Docs::of(&bytes),
+        };
         drop(bytes);
         for (kind, unused) in policy.unused_grants() {
             tracing::warn!(
@@ -267,7 +271,8 @@ impl Sandbox {
         let described = match exports {
             Exports::Contract => None,
             Exports::Typed(effects) => {
-                let (typed, described) = Typed::find(&component, pool.engine.wasmtime(), &linked.name, &effects)?;
+                let (typed, described) =
+                    Typed::find(&component, pool.engine.wasmtime(), &linked.name, &effects, &docs)?;
                 (linked.operations, linked.judges, linked.typed) = (None, None, Some(typed));
                 Some(described)
             }

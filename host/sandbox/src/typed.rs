@@ -4,8 +4,11 @@
 //! Nothing of the component runs to describe it. Calls run in cells like all others: the same limits, grants and
 //! receipts.
 
+mod docs;
 mod json;
 mod schema;
+
+pub(crate) use docs::Docs;
 
 use crate::{
     bindings::{exports::opcell::plugin0_1_0::operations, opcell::plugin0_1_0::types::Failure},
@@ -45,6 +48,8 @@ pub enum Exports {
 #[derive(Clone)]
 pub(crate) struct Typed {
     functions: HashMap<Arc<str>, Arc<Function>>,
+    /// Functions that are not operations, each with the reason.
+    pub(crate) left_out: Vec<String>,
 }
 
 /// Arguments that fit the schema and cannot be values of the function's types: the fault of the caller, not of the
@@ -93,9 +98,10 @@ impl Typed {
         engine: &Engine,
         plugin: &str,
         effects: &BTreeMap<String, Effects>,
+        docs: &Docs,
     ) -> Result<(Self, Vec<operations::OperationDescription>), LoadError> {
         let found = functions(component, engine)?;
-        let mut typed = Self { functions: HashMap::new() };
+        let mut typed = Self { functions: HashMap::new(), left_out: Vec::new() };
         let (mut described, mut refused) = (Vec::new(), Vec::new());
         let ids = Ids::of(&found, plugin);
         for function in &found {
@@ -116,9 +122,12 @@ impl Typed {
             match schemas {
                 Ok((arguments, data)) => {
                     let once = operations::Effects::Once;
+                    let interface = function.interface.as_deref().map(|interface| parts(interface).1);
+                    let summary = docs.of_function(interface, &function.name);
+                    let summary = summary.map_or_else(|| format!("The exported function `{shown}`."), str::to_owned);
                     described.push(operations::OperationDescription {
                         id: id.to_string(),
-                        summary: format!("The exported function `{shown}`."),
+                        summary,
                         arguments_schema: arguments.to_string(),
                         data_schema: data.to_string(),
                         effects: effects.get(&*id).map_or(once, |effects| match effects {
@@ -149,9 +158,10 @@ impl Typed {
             }
             return Err(LoadError::Typed { problems: refused });
         }
-        for function in refused {
-            tracing::warn!(plugin, "a function is not offered as an operation: {function}");
+        for function in &refused {
+            tracing::debug!(plugin, "a function is not offered as an operation: {function}");
         }
+        typed.left_out = refused;
         Ok((typed, described))
     }
 }

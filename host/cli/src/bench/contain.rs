@@ -10,7 +10,7 @@ use crate::selftest::Case;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use opcell_sandbox::{
-    CellRequest, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig,
+    CellRequest, Exports, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig,
 };
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
@@ -118,6 +118,7 @@ impl Attack {
                 arguments: "{}".to_owned(),
                 echo: false,
                 grants: Grants { tools: case.grant_tools.iter().cloned().collect(), ..Grants::default() },
+                exports: Exports::Contract,
             };
             Ok(Self { name: name.to_owned(), guest, limits: case.limits.clone() })
         };
@@ -167,9 +168,8 @@ pub async fn contain(options: &Options, own: Option<Attack>, progress: &(dyn Fn(
         progress(&format!("{name}: {}", attacking.name));
         let mut attackers = Vec::new();
         for _ in 0..ATTACKERS {
-            let source = PluginSource::Bytes(Arc::clone(&attacking.component));
-            let (grants, limits) = (attacking.grants.clone(), limits.clone());
-            attackers.push(sandbox.load(LoadRequest { grants, limits, ..LoadRequest::new(&name, source) }).await?);
+            let (name, limits) = (name.clone(), limits.clone());
+            attackers.push(sandbox.load(LoadRequest { name, limits, ..attacking.load_request() }).await?);
         }
         if let Some(plugin) = attackers.first().filter(|_| attacking.operation.is_empty()) {
             attacking.operation = super::only_operation(plugin)?;

@@ -160,7 +160,7 @@ pub(super) async fn measure(bench: &Bench, progress: &(dyn Fn(&str) + Sync)) -> 
     progress("memory of cells and plugins");
     let memory_by_cells = waiting_cells(bench.sandbox()).await?;
     let kib_per_waiting_cell = memory_by_cells.last().map_or(0, |all| all.kib / all.cells);
-    let kib_per_loaded_plugin = loaded_plugins(bench.sandbox(), &bench.guest().component).await?;
+    let kib_per_loaded_plugin = loaded_plugins(bench.sandbox(), bench.guest()).await?;
     progress("cells per second on one core and on all");
     let throughput = throughput(bench).await?;
     let millis = |time: Duration| rounded(time.as_secs_f64() * 1e3);
@@ -261,12 +261,12 @@ async fn waiting_cells(sandbox: &Sandbox) -> Result<Vec<WaitingCells>> {
     Ok(grown)
 }
 
-async fn loaded_plugins(sandbox: &Sandbox, component: &Arc<[u8]>) -> Result<u64> {
+async fn loaded_plugins(sandbox: &Sandbox, guest: &Guest) -> Result<u64> {
     let mut plugins = Vec::new();
     let mut before = 0;
     for at in 0..=LOADED_PLUGINS {
-        let request = LoadRequest::new(format!("copy-{at}"), PluginSource::Bytes(Arc::clone(component)));
-        plugins.push(sandbox.load(request).await?);
+        let (name, grants) = (format!("copy-{at}"), Grants::default());
+        plugins.push(sandbox.load(LoadRequest { name, grants, ..guest.load_request() }).await?);
         if at == 0 {
             before = resident_kib();
         }

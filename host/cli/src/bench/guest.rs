@@ -2,8 +2,8 @@
 
 use crate::selftest::component_from_wat;
 use anyhow::Result;
-use opcell_sandbox::Grants;
-use std::sync::Arc;
+use opcell_sandbox::{Exports, Grants, LoadRequest, PluginSource};
+use std::{collections::BTreeMap, sync::Arc};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -25,6 +25,8 @@ pub struct Guest {
     pub echo: bool,
     /// The grants.
     pub grants: Grants,
+    /// The rule by which its exports become operations.
+    pub exports: Exports,
 }
 
 impl Guest {
@@ -50,7 +52,7 @@ impl Guest {
         let mut module = wat::parse_str(include_str!("echo-typed.wat"))?;
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
         let component = ComponentEncoder::default().module(&module)?.encode()?;
-        Ok(Self::echo("built-in echo by its types", component))
+        Ok(Self { exports: Exports::Typed(BTreeMap::new()), ..Self::echo("built-in echo by its types", component) })
     }
 
     /// Another echo: a component whose `echo/echo` returns its arguments.
@@ -63,6 +65,17 @@ impl Guest {
             arguments: ARGUMENTS.to_owned(),
             echo: true,
             grants: Grants::default(),
+            exports: Exports::Contract,
+        }
+    }
+
+    /// The request that loads it.
+    #[must_use]
+    pub fn load_request(&self) -> LoadRequest {
+        LoadRequest {
+            grants: self.grants.clone(),
+            exports: self.exports.clone(),
+            ..LoadRequest::new(self.plugin_name(), PluginSource::Bytes(Arc::clone(&self.component)))
         }
     }
 
@@ -95,15 +108,13 @@ pub fn native_echo(arguments: &str) -> serde_json::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opcell_sandbox::{CellRequest, CompileMode, Exports, LoadRequest, PluginSource, Sandbox, SandboxConfig};
+    use opcell_sandbox::{CellRequest, CompileMode, Sandbox, SandboxConfig};
 
     #[tokio::test]
     async fn the_guest_that_is_called_by_its_types_does_the_same() {
         let guest = Guest::typed().unwrap();
         let sandbox = Sandbox::new(SandboxConfig::new(CompileMode::TrustedInProcess)).unwrap();
-        let mut request = LoadRequest::new("echo", PluginSource::Bytes(guest.component));
-        request.exports = Exports::Typed(std::collections::BTreeMap::default());
-        let plugin = sandbox.load(request).await.unwrap();
+        let plugin = sandbox.load(guest.load_request()).await.unwrap();
         let cell = plugin.invoke(CellRequest::new("echo/echo", ARGUMENTS)).await;
         assert_eq!(cell.result.unwrap().data.to_json(), native_echo(ARGUMENTS).unwrap());
     }

@@ -245,14 +245,18 @@ fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
     Ok(CaseFile { name, path, case })
 }
 
-/// A message about an unknown key, with the one that was probably meant.
-fn with_suggestion(message: String) -> String {
-    let Some((_, after)) = message.split_once("unknown field `") else { return message };
-    let Some((key, rest)) = after.split_once('`') else { return message };
-    let known = rest.lines().next().unwrap_or_default();
-    let known = known.split_once("expected one of ").map_or(known, |(_, known)| known);
-    let near = hint(key, known.split(", ").map(|name| name.trim_matches('`')));
-    if near.is_empty() { message } else { format!("{}{near}", message.trim_end()) }
+/// The message of the reader of YAML on one line, and for an unknown key the one that was probably meant. The reader
+/// shows the lines as well, of a file whose name it does not know.
+fn told(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let near = || {
+        let (_, after) = first.split_once("unknown field `")?;
+        let (key, known) = after.split_once('`')?;
+        let known = known.split_once("expected one of ").map_or(known, |(_, known)| known);
+        Some(hint(key, known.split(", ").map(|name| name.trim_matches('`'))))
+    };
+    format!("{first}{}", near().unwrap_or_default())
 }
 
 /// Reads a case.
@@ -260,7 +264,7 @@ fn with_suggestion(message: String) -> String {
 /// # Errors
 /// What is wrong with it, and where.
 pub fn parse(text: &str) -> Result<Case, String> {
-    let case: Case = serde_saphyr::from_str(text).map_err(|error| with_suggestion(error.to_string()))?;
+    let case: Case = serde_saphyr::from_str(text).map_err(|error| told(&error.to_string()))?;
     match (&case.operation, &case.judge) {
         (Some(_), Some(_)) => return Err("it has `operation` and `judge`; a case calls one of them".to_owned()),
         (None, None) => return Err("`operation` or `judge` is missing: it says what is called".to_owned()),
@@ -307,7 +311,10 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
+            assert!(!error.contains('\n') && !error.contains("<input>"), "the place is said once: {error}");
         }
+        let error = parse("operation: a/b\nexpct: {}\n").unwrap_err();
+        assert!(error.starts_with("line 2 column 1: unknown field `expct`"), "{error}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `opcell bench`: what a cell costs on this machine, and how fast it stops a runaway guest.
 
-mod grants;
+pub(super) mod grants;
 mod table;
 
 use super::{Exit, Failure, Global, Terminal, input, passing::Passing, units};
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use opcell::{CompileMode, LimitRequest, config::Config};
 use opcell_ir::Diagnostic;
-use opcell_sandbox::inspect::inspect;
+use opcell_sandbox::{Exports, inspect};
 use opcell_types::files::{Readers, make_folder, replace};
 use std::{
     os::unix::process::CommandExt as _,
@@ -240,7 +240,12 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
     let project = of_project(plugin);
     let path = project.map_or_else(|| PathBuf::from(plugin), |plugin| plugin.path.clone());
     let component = read_component(&path)?;
-    let surface = inspect(&component).map_err(|error| super::plugin::unloadable(&error, &path))?;
+    let exports = project.map_or_else(|| inspect::exports_of(&component), |plugin| plugin.exports.clone());
+    let surface = match exports {
+        Exports::Contract => inspect::inspect(&component),
+        _ => inspect::inspect_typed(&component),
+    };
+    let surface = surface.map_err(|error| super::plugin::unloadable(&error, &path))?;
     let mut grants = project.map(|plugin| plugin.grants.capabilities.clone()).unwrap_or_default();
     // No host serves what is measured: its tools and skills would fail one by one.
     grants.tools.clear();
@@ -256,6 +261,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         echo: false,
         arguments: input::arguments(&args.args, &serde_json::Value::Null)?.to_json(),
         grants,
+        exports,
     })
 }
 

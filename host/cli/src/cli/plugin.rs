@@ -106,7 +106,7 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
         PluginCommand::Build(args) => build::build(global, args, terminal).await,
         PluginCommand::Test(args) => test::test(global, args, terminal).await,
         PluginCommand::Dev(args) => test::dev(global, args, terminal).await,
-        PluginCommand::Check(args) => check::check(args, terminal).await,
+        PluginCommand::Check(args) => check::check(global, args, terminal).await,
         PluginCommand::Bench(args) => bench::bench(global, args, terminal).await,
         PluginCommand::Inspect(target) => inspect::inspect(global, &target.target, terminal),
         PluginCommand::Explain(args) => explain::explain(global, args, terminal).await,
@@ -134,6 +134,9 @@ struct Component {
     path: PathBuf,
     bytes: Vec<u8>,
     surface: Surface,
+    exports: Exports,
+    /// Its name in the project, if it is part of one.
+    named: Option<String>,
 }
 
 impl Component {
@@ -141,15 +144,32 @@ impl Component {
         Self::read_as(path, &Exports::Contract)
     }
 
+    /// As [`Self::read`], also of a component that was not written for Opcell.
+    fn read_any(path: &Path) -> Result<Self, Rejected> {
+        let bytes = Self::bytes_of(path)?;
+        let exports = opcell_sandbox::inspect::exports_of(&bytes);
+        Self::from_bytes(path, bytes, &exports)
+    }
+
     /// The component of a plugin of the project.
     fn of(plugin: &PluginConfig) -> Result<Self, Rejected> {
-        match plugin.builtin_component() {
+        let component = match plugin.builtin_component() {
             Some(bytes) => Self::from_bytes(&plugin.path, bytes.to_vec(), &plugin.exports),
             None => Self::read_as(&plugin.path, &plugin.exports),
-        }
+        };
+        component.map(|component| component.with_name(&plugin.name))
+    }
+
+    /// The same under its name in a project.
+    fn with_name(self, name: &str) -> Self {
+        Self { named: Some(name.to_owned()), ..self }
     }
 
     fn read_as(path: &Path, exports: &Exports) -> Result<Self, Rejected> {
+        Self::from_bytes(path, Self::bytes_of(path)?, exports)
+    }
+
+    fn bytes_of(path: &Path) -> Result<Vec<u8>, Rejected> {
         if opcell_registry::Reference::is_meant_by(&path.to_string_lossy()) {
             let finding = Diagnostic::error("plugin-not-fetched", format!("{} was not fetched yet", path.display()));
             return Err(Rejected::plain(finding.help("`opcell plugin update` fetches and accepts it")));
@@ -157,8 +177,7 @@ impl Component {
         let unreadable = |message: String| {
             Rejected::plain(Diagnostic::error("unreadable", format!("{}: {message}", path.display())))
         };
-        let bytes = document::read_bounded(path, MAX_COMPONENT).map_err(unreadable)?;
-        Self::from_bytes(path, bytes, exports)
+        document::read_bounded(path, MAX_COMPONENT).map_err(unreadable)
     }
 
     /// Of bytes that come from `path`.
@@ -168,16 +187,31 @@ impl Component {
             _ => opcell_sandbox::inspect::inspect_typed(&bytes),
         };
         let surface = surface.map_err(|error| Rejected::plain(unloadable(&error, path)))?;
-        Ok(Self { path: path.to_owned(), bytes, surface })
+        Ok(Self { path: path.to_owned(), bytes, surface, exports: exports.clone(), named: None })
     }
 
     /// The component as a plugin that is granted what `load` says, compiled into the user's cache.
     async fn load(&self, sandbox: &Sandbox, grants: Grants) -> Result<Arc<Plugin>, Failure> {
-        let name = self.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
-        let mut request = LoadRequest::new(name, PluginSource::Bytes(self.bytes.as_slice().into()));
+        let mut request = LoadRequest::new(self.name(), PluginSource::Bytes(self.bytes.as_slice().into()));
         request.grants = grants;
+        request.exports = self.exports.clone();
         let loaded = sandbox.load(request).await;
         loaded.map_err(|error| unloadable(&error, &self.path).into())
+    }
+
+    /// Returns `true` if each of its exported functions is an operation.
+    fn is_typed(&self) -> bool {
+        self.exports != Exports::Contract
+    }
+
+    /// The name in the project, else that in its manifest, else that of its file.
+    fn name(&self) -> String {
+        let stem = || self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        self.named
+            .clone()
+            .or_else(|| self.surface.manifest.name.clone())
+            .or_else(stem)
+            .unwrap_or_else(|| "plugin".to_owned())
     }
 
     /// As the lock holds it.
@@ -192,11 +226,11 @@ impl Component {
     fn find(global: &Global, target: &str) -> Result<Self, Failure> {
         let path = Path::new(target);
         if path.extension().is_some_and(|ending| ending == "wasm") {
-            return Ok(Self::read(path)?);
+            return Ok(Self::read_any(path)?);
         }
         let config = global.proposed()?;
         if !config.plugins.contains_key(target) && path.is_file() {
-            return Ok(Self::read(path)?);
+            return Ok(Self::read_any(path)?);
         }
         Ok(Self::of(named(&config, target)?)?)
     }

@@ -144,17 +144,29 @@ pub fn approve(text: &str, tool: &str, arguments: &opcell_types::Value) -> Resul
     Ok(document.to_string())
 }
 
+/// The rules of a new plugin that differ from the defaults.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewPlugin {
+    /// `unsigned = true`: it may come without a signature.
+    pub unsigned: bool,
+    /// `exports = "typed"`: each function that it exports is an operation.
+    pub typed: bool,
+}
+
 /// Adds `[plugins.NAME]` with a `source` or a `path`. Returns the new text.
 ///
 /// # Errors
 /// See [`EditError`].
-pub fn add_plugin(text: &str, name: &str, key: &str, value: &str, unsigned: bool) -> Result<String, EditError> {
+pub fn add_plugin(text: &str, name: &str, key: &str, value: &str, rules: NewPlugin) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;
     let plugins = table(document.as_table_mut(), "plugins", true)?;
     let plugin = table(plugins, name, false)?;
     set(plugin, key, value.into());
-    if unsigned {
+    if rules.unsigned {
         set(plugin, "unsigned", true.into());
+    }
+    if rules.typed {
+        set(plugin, "exports", "typed".into());
     }
     Ok(document.to_string())
 }
@@ -314,7 +326,7 @@ fn set(table: &mut Table, key: &str, mut value: Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::{NewCredential, NewGrant, OldGrant, add_plugin, approve, grant, remove_plugin, revoke};
+    use super::{NewCredential, NewGrant, NewPlugin, OldGrant, add_plugin, approve, grant, remove_plugin, revoke};
     use opcell_types::Value;
 
     const FILE: &str = r#"# Our project.
@@ -379,7 +391,14 @@ tools = [] # nothing yet
         let text = revoke(&text, "repo", OldGrant::Tool("http.fetch")).unwrap();
         assert_eq!(text.trim_end(), FILE.trim_end());
         assert_eq!(revoke(FILE, "repo", OldGrant::Skill("none")).unwrap(), FILE);
-        assert_eq!(remove_plugin(&add_plugin("", "x", "path", "x.wasm", false).unwrap(), "x").unwrap(), "");
+        assert_eq!(
+            remove_plugin(
+                &add_plugin("", "x", "path", "x.wasm", NewPlugin { typed: true, ..NewPlugin::default() }).unwrap(),
+                "x"
+            )
+            .unwrap(),
+            ""
+        );
     }
 
     #[test]

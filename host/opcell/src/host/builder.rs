@@ -498,7 +498,7 @@ impl HostBuilder {
         let under_work: Vec<&str> =
             config.plugins.values().filter(|plugin| plugin.dev).map(|plugin| plugin.name.as_str()).collect();
         if !under_work.is_empty() && config.lock.is_some() {
-            tracing::warn!(
+            tracing::info!(
                 "in development (`dev = true`), so that opcell.lock does not pin it: {}",
                 under_work.join(", ")
             );

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import hints  # noqa: F401 (its operations)
 from opcell import (Context, Denied, Failure, Judges, Keyword, Operations, Success, Verdict, files, judge, log, operation, skills,
                     store, tools)
 

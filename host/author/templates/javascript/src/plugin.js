@@ -1,7 +1,7 @@
 // An operation and a judge. `opcell plugin build` builds `dist/{{name}}.wasm` from them.
 import { judge, operation, plugin } from "../sdk/opcell.js";
 
-const greet = operation(
+export const greet = operation(
   "{{name}}/greet",
   {
     summary: "Greets a person by name.",
@@ -17,7 +17,7 @@ const greet = operation(
   ({ name }) => ({ greeting: `Hello, ${name}!` }),
 );
 
-const tone = judge(
+export const tone = judge(
   "{{name}}/tone",
   {
     summary: "Says whether a text is polite.",

@@ -3,7 +3,7 @@
 use super::{
     Component, Exit, Failure, Global, Terminal,
     registry::{self, Expected},
-    update,
+    sandbox, update,
 };
 use clap::Args;
 use opcell::{
@@ -16,13 +16,16 @@ use opcell::{
 };
 use opcell_ir::Diagnostic;
 use opcell_registry::{Reference, reference::ReferenceError};
-use opcell_sandbox::Exports;
+use opcell_sandbox::{Exports, Grants};
 use opcell_types::{
     Digest,
     files::{Readers, read_text_bounded},
 };
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 #[derive(Debug, Args)]
 pub struct AddArgs {
@@ -38,6 +41,15 @@ pub struct AddArgs {
     /// Accept a version without a signature.
     #[arg(long, conflicts_with = "publisher")]
     unsigned: bool,
+    /// Offer each function that the component exports as an operation: for a component that was not written for Opcell.
+    #[arg(long)]
+    typed: bool,
+}
+
+impl AddArgs {
+    fn exports(&self) -> Exports {
+        if self.typed { Exports::Typed(BTreeMap::new()) } else { Exports::Contract }
+    }
 }
 
 /// The report on the new plugin.
@@ -68,6 +80,7 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         true => fetched(&config, args).await?,
         false => of_file(&config, &file, args)?,
     };
+    let offers = if args.typed { Some(offers(&added.component).await?) } else { None };
     // A registry may have taken its time, and the user may have written in both files since.
     let text = match read_text_bounded(&file, MAX_BYTES) {
         Ok(text) => text,
@@ -76,8 +89,14 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
     };
     let now = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
     check_name(&now, &added.name)?;
-    let text = edit::add_plugin(&text, &added.name, added.key, &added.value, args.unsigned)
-        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    let text = edit::add_plugin(
+        &text,
+        &added.name,
+        added.key,
+        &added.value,
+        edit::NewPlugin { unsigned: args.unsigned, typed: args.typed },
+    )
+    .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
     // What would be written must mean something before anything is written.
     let mut new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
     let lock = Lock::beside(&file, &now.plugins)?;
@@ -95,7 +114,24 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         let named = |request: &Request| request.reach == Reach::Hosts && request.what.starts_with(&fetches);
         global.consent(&new, &before, named, terminal)?;
     }
-    report(&added, &file, terminal)
+    report(&added, offers.as_ref(), &file, terminal)
+}
+
+/// The operations of a component that was not written for Opcell, and the functions that are none.
+struct Offers {
+    operations: Vec<String>,
+    left_out: Vec<String>,
+}
+
+/// Compiles the component to find them; nothing of it runs.
+async fn offers(component: &Component) -> Result<Offers, Failure> {
+    if component.surface.exports.iter().any(|name| name.starts_with("opcell:plugin/")) {
+        let message = format!("{} was written for Opcell: it exports `opcell:plugin`", component.path.display());
+        return Err(Diagnostic::error("invalid-source", message).help("add it without `--typed`").into());
+    }
+    let plugin = component.load(&sandbox()?, Grants::default()).await?;
+    let operations = plugin.operations().iter().map(|operation| format!("{}  {}", operation.id, operation.summary));
+    Ok(Offers { operations: operations.collect(), left_out: plugin.left_out().to_vec() })
 }
 
 async fn fetched(config: &Config, args: &AddArgs) -> Result<Added, Failure> {
@@ -111,12 +147,12 @@ async fn fetched(config: &Config, args: &AddArgs) -> Result<Added, Failure> {
         pinned: None,
         accepted: accepted.as_ref(),
         unsigned: args.unsigned,
-        exports: &Exports::Contract,
+        exports: &args.exports(),
     };
     let fetched = registry::fetch(&reference, &expected).await?;
     let kept = config.store.keep(&fetched.pulled.stored);
     kept.map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
-    let (locked, component) = (fetched.locked, fetched.component);
+    let (locked, component) = (fetched.locked, fetched.component.with_name(&name));
     Ok(Added { name, key: "source", value: reference.to_string(), locked, component })
 }
 
@@ -126,10 +162,11 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
         return Err(Diagnostic::error("invalid-source", message).help("a reference begins with `oci://`").into());
     }
     let path = Path::new(&args.reference);
-    let component = Component::read(path)?;
+    let component = Component::read_as(path, &args.exports())?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let name = args.name.clone().unwrap_or(stem);
     check_name(config, &name)?;
+    let component = component.with_name(&name);
     // As the project file names things: from its own folder where the file is below it.
     let full = path.canonicalize()?;
     let root = file.parent().filter(|root| !root.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -167,11 +204,12 @@ fn check_name(config: &Config, name: &str) -> Result<(), Failure> {
     Err(Diagnostic::error("plugin-exists", message).help(help).into())
 }
 
-fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+fn report(added: &Added, offers: Option<&Offers>, file: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let manifest = &added.component.surface.manifest;
     if terminal.json {
         terminal.json(&json!({
             "plugin": added.name, "file": file, added.key: added.value, "locked": added.locked, "manifest": manifest,
+            "left-out": offers.map(|offers| &offers.left_out),
         }))?;
         return Ok(Exit::Done);
     }
@@ -184,6 +222,9 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
         (Some(key), _) => terminal.line(&format!("publisher {key}, pinned in opcell.lock"))?,
         (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
         (None, None) => {}
+    }
+    if let Some(offers) = offers {
+        typed(offers, &added.name, terminal)?;
     }
     let requests = [
         ("tool", &manifest.tools),
@@ -199,6 +240,21 @@ fn report(added: &Added, file: &Path, terminal: &Terminal) -> Result<Exit, Failu
         terminal.note(&format!("none of it is granted yet; see `opcell plugin explain {}`", added.name));
     }
     Ok(Exit::Done)
+}
+
+/// The operations of a component that was not written for Opcell.
+fn typed(offers: &Offers, name: &str, terminal: &Terminal) -> std::io::Result<()> {
+    for operation in &offers.operations {
+        terminal.line(&opcell::report::printable(&format!("operation {operation}")))?;
+    }
+    for function in &offers.left_out {
+        terminal.line(&opcell::report::printable(&format!("not an operation: {function}")))?;
+    }
+    terminal.note(&format!(
+        "no call of them is repeated after a crash (effects `once`); if repeating one is harmless, say so in \
+         [plugins.{name}.effects]"
+    ));
+    Ok(())
 }
 
 #[cfg(test)]

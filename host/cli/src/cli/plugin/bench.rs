@@ -6,6 +6,7 @@ use crate::{
     cases,
     cli::{
         Exit, Failure, Global, Terminal,
+        bench::grants,
         units::{self, Align, bytes, columns},
     },
 };
@@ -14,7 +15,10 @@ use opcell_author::Profile;
 use opcell_ir::Diagnostic;
 use opcell_sandbox::{CellRequest, CompileMode, Grants};
 use serde_json::{Value, json};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// Bytes of a page of WebAssembly.
 const PAGE: u64 = 64 << 10;
@@ -29,7 +33,11 @@ pub struct BenchArgs {
     /// Its arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS")]
     args: Vec<String>,
-    /// Time for all measurements together, in seconds.
+    /// Grant the plugin a directory: `files:NAME=PATH` to read, `files-write:NAME=PATH` to read and write (repeatable).
+    #[arg(long, value_name = "GRANT", value_parser = grants::parse)]
+    grant: Vec<grants::Granted>,
+    /// Time for the calls that are measured alternately, in seconds; setting up and the other figures take some 15 s
+    /// more.
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = units::seconds)]
     seconds: Duration,
 }
@@ -47,21 +55,27 @@ pub(super) async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal
         }
         None => first_case(&path)?,
     };
-    let component = Component::read(&file)?;
-    let plugin = component.load(&sandbox()?, Grants::default()).await?;
+    let component = Component::read_any(&file)?;
+    let mut grants = Grants::default();
+    for granted in &args.grant {
+        granted.check(&component.surface.manifest)?;
+        grants.files.insert(granted.name.clone(), granted.files.clone());
+    }
+    let plugin = component.load(&sandbox()?, grants.clone()).await?;
     let once = plugin.invoke(CellRequest::new(&operation, &arguments)).await;
     if let Err(error) = once.result {
-        let help = "a plugin under measurement is granted nothing; choose an operation that needs nothing with --op and --args";
+        let help = "no tool, skill or store is served while a plugin is measured; grant folders with `--grant`, or choose another operation with `--op` and `--args`";
         let message = format!("`{operation}` fails: {error}");
         return Err(Diagnostic::error("bench-operation", message).help(help.to_owned()).into());
     }
     let guest = Guest {
-        grants: Grants::default(),
+        grants,
         name: build::shown(&file),
         component: component.bytes.as_slice().into(),
         operation: operation.clone(),
         arguments,
         echo: false,
+        exports: component.exports.clone(),
     };
     if cfg!(debug_assertions) {
         terminal.note("bench: this build of opcell is not optimised; its figures say little");
@@ -102,15 +116,29 @@ pub(super) async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal
     Ok(Exit::Done)
 }
 
+/// The folder of the cases of a plugin's folder or of a component: beside it, or beside the `dist` that it is in.
+pub(super) fn cases_beside(path: &Path) -> PathBuf {
+    if !path.is_file() {
+        return path.join("cases");
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let beside = folder.join("cases");
+    match folder.file_name() {
+        Some(name) if name == "dist" && !beside.is_dir() => folder.with_file_name("cases"),
+        _ => beside,
+    }
+}
+
 /// The call of the first case of an operation that is expected to succeed.
-fn first_case(path: &std::path::Path) -> Result<(String, String), Failure> {
-    let cases = cases::read(&path.join("cases")).map_err(|error| Diagnostic::error("case", error.to_string()))?;
+fn first_case(path: &Path) -> Result<(String, String), Failure> {
+    let place = cases_beside(path);
+    let cases = cases::read(&place).map_err(|error| Diagnostic::error("case", error.to_string()))?;
     let call = cases.into_iter().find_map(|file| {
         let plain = file.case.expect.failure.is_none() && file.case.tools.is_empty() && file.case.files.is_empty();
         file.case.operation.filter(|_| plain).map(|id| (id, Value::Object(file.case.arguments).to_string()))
     });
     call.ok_or_else(|| {
-        let message = format!("{} has no case of an operation that needs nothing", path.join("cases").display());
+        let message = format!("{} has no case of an operation that needs nothing", place.display());
         let help = "say what to call: --op NAMESPACE/NAME --args JSON";
         Diagnostic::error("bench-operation", message).help(help.to_owned()).into()
     })

@@ -28,6 +28,10 @@ pub struct BuildArgs {
     /// Build quickly, with debug information, so that a panic names its place.
     #[arg(long)]
     debug: bool,
+    /// Add the doc comments of this WIT package, a file or a folder, to a module or component: they become summaries of
+    /// its operations.
+    #[arg(long, value_name = "WIT", requires = "path", conflicts_with_all = ["release", "debug"])]
+    wit: Option<PathBuf>,
 }
 
 /// Returns the failure of the command for an author's mistake.
@@ -95,11 +99,16 @@ pub(super) fn shown(path: &Path) -> String {
 pub(super) async fn build(global: &Global, args: &BuildArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
-    let built = match folder.is_file() {
-        true => opcell_author::componentize(&folder).map_err(|error| wrong(&error))?,
+    let is_file = folder.is_file();
+    if args.wit.is_some() && !is_file {
+        let message = format!("`--wit` is about a WebAssembly file, and {} is not one", folder.display());
+        return Err(Diagnostic::error("not-a-component", message).into());
+    }
+    let built = match is_file {
+        true => opcell_author::componentize(&folder, args.wit.as_deref()).map_err(|error| wrong(&error))?,
         false => noted(global, &folder, profile, terminal).await?.1,
     };
-    let component = Component::read(&built.path)?;
+    let component = if is_file { Component::read_any(&built.path)? } else { Component::read(&built.path)? };
     // What it offers is known only to itself; asking it is the first call of every host as well.
     let plugin = component.load(&sandbox()?, Grants::default()).await?;
     let digest = Digest::of_hash(blake3::hash(&built.bytes));

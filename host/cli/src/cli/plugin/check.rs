@@ -2,7 +2,7 @@
 
 use super::{Component, sandbox};
 use crate::cli::{
-    Exit, Failure, Terminal,
+    Exit, Failure, Global, Terminal,
     units::{bytes, duration},
 };
 use clap::Args;
@@ -10,15 +10,16 @@ use opcell_sandbox::{Grants, Plugin, inspect::SERVED_VERSIONS, limits::TABLE};
 use opcell_types::suggest::did_you_mean;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 /// A component that is larger than interpreters need takes long to load everywhere.
 const LARGE: u64 = 32 << 20;
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// The component's file; the one in `dist/` of the plugin in this folder if omitted.
-    file: Option<PathBuf>,
+    /// The component's file, or the name of a plugin of the project; the one in `dist/` of the plugin in this folder if
+    /// omitted.
+    #[arg(value_name = "PLUGIN")]
+    file: Option<String>,
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
@@ -36,31 +37,40 @@ fn warning(code: &'static str, message: impl Into<String>) -> Finding {
     Finding { severity: "warning", code, message: message.into() }
 }
 
-pub(super) async fn check(args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let file = match &args.file {
-        Some(file) => file.clone(),
+pub(super) async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let component = match &args.file {
+        Some(target) => Component::find(global, target)?,
         None => {
             let project = opcell_author::Project::read(std::path::Path::new("."));
             let project = project.map_err(|error| super::build::wrong(&error))?;
-            project.folder.join("dist").join(format!("{}.wasm", project.name))
+            Component::read(&project.folder.join("dist").join(format!("{}.wasm", project.name)))?
         }
     };
-    let component = Component::read(&file)?;
     // Compiles it, links it, and checks what it describes: world, version, imports, ids, cost of schemas.
     let plugin = component.load(&sandbox()?, Grants::default()).await?;
     let mut findings = of_manifest(&component);
     findings.extend(of_interface(&plugin, component.surface.manifest.name.as_deref()));
+    findings
+        .extend(plugin.left_out().iter().map(|function| warning("left-out", format!("not an operation: {function}"))));
     let failed = args.strict && !findings.is_empty();
     let receipt = plugin.describe_receipt();
     if terminal.json {
         terminal.json(&json!({
-            "ok": !failed, "path": file, "contract": component.surface.contract(), "served": SERVED_VERSIONS, "bytes": component.bytes.len(), "findings": findings,
+            "ok": !failed, "path": component.path, "contract": component.surface.contract(), "served": SERVED_VERSIONS, "bytes": component.bytes.len(), "findings": findings,
             "operations": plugin.operations(), "judges": plugin.judges(), "empty-call": receipt,
         }))?;
     } else {
         for finding in &findings {
             let Finding { severity, code, message } = finding;
             terminal.line(&opcell::report::printable(&format!("{severity}  {code}: {message}")))?;
+        }
+        if component.is_typed() {
+            let how = if component.named.is_some() { "" } else { "; add it with `--typed`" };
+            terminal.line(&format!("not written for Opcell: each exported function is an operation{how}"))?;
+            for operation in plugin.operations() {
+                let line = format!("operation  {}  {}", operation.id, operation.summary);
+                terminal.line(&opcell::report::printable(&line))?;
+            }
         }
         let offers = plugin.operations().len() + plugin.judges().len();
         let used = receipt.map(|receipt| {
@@ -87,6 +97,9 @@ fn of_manifest(component: &Component) -> Vec<Finding> {
     let mut findings = Vec::new();
     if component.bytes.len() as u64 > LARGE {
         findings.push(warning("large", format!("it has {}", bytes(component.bytes.len() as u64))));
+    }
+    if manifest.name.is_none() && component.is_typed() {
+        return findings;
     }
     if manifest.name.is_none() {
         findings.push(warning("no-manifest", "it has no manifest: it can be granted nothing, and has no version"));

@@ -44,6 +44,9 @@ pub fn list(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
         match &component {
             Ok(component) => {
                 terminal.line(&line)?;
+                if plugin.dev {
+                    terminal.line("  in development: any new build is accepted (`dev = true`)")?;
+                }
                 if is_changed(config, plugin, component) {
                     terminal.line(&format!(
                         "  not loaded: it is not what opcell.lock holds; `opcell plugin diff {}` shows the difference",
@@ -94,6 +97,10 @@ pub fn inspect(global: &Global, target: &str, terminal: &Terminal) -> Result<Exi
     match (&manifest.name, &manifest.version) {
         (Some(name), Some(version)) => {
             let _ = writeln!(text, "name     {name} {version}");
+        }
+        _ if component.is_typed() => {
+            let how = if component.named.is_some() { "" } else { "; add it with `--typed`" };
+            let _ = writeln!(text, "typed    not written for Opcell: each exported function is an operation{how}");
         }
         _ => text.push_str("no manifest: requests nothing\n"),
     }

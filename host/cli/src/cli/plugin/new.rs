@@ -1,19 +1,39 @@
 //! `opcell plugin new`: a plugin that builds, passes its cases and runs, in a folder of its own.
 
 use crate::cli::{Exit, Failure, Terminal};
-use clap::Args;
+use clap::{
+    Arg, Args, Command,
+    builder::{PossibleValue, TypedValueParser},
+};
 use opcell_author::{Language, template};
 use opcell_ir::Diagnostic;
 use serde_json::json;
-use std::path::Path;
+use std::{ffi::OsStr, path::Path};
 
 #[derive(Debug, Args)]
 pub struct NewArgs {
     /// Name of the plugin, and of the folder that is created here.
     name: String,
-    /// Language of the plugin: rust, javascript, python or c.
-    #[arg(long, value_name = "LANG")]
+    /// Language of the plugin.
+    #[arg(long, value_name = "LANG", value_parser = LanguageParser)]
     lang: Language,
+}
+
+/// Reads a language, and lists all of them to shells that complete it.
+#[derive(Debug, Clone)]
+struct LanguageParser;
+
+impl TypedValueParser for LanguageParser {
+    type Value = Language;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<Language, clap::Error> {
+        let parse = |text: &str| text.parse::<Language>();
+        parse.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(Language::ALL.into_iter().map(|language| PossibleValue::new(language.name()))))
+    }
 }
 
 pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -26,12 +26,12 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The plugin's folder; this one if omitted.
+    /// The plugin's folder, or a component that is tested as it is; this folder if omitted.
     path: Option<PathBuf>,
     /// Run only the cases whose name contains this.
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Folder of the case files; `cases` in the plugin's folder if omitted.
+    /// Folder of the case files; `cases` in the plugin's folder, or beside the component, if omitted.
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Test the component in `dist/` as it is, without building it first.
@@ -149,13 +149,15 @@ async fn from_journal(
 
 async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     // Built before anything else: whatever the cases are, the component is that of the source.
-    let path = if args.no_build {
+    let path = if folder.is_file() {
+        folder.to_owned()
+    } else if args.no_build {
         let project = opcell_author::Project::read(folder).map_err(|error| build::wrong(&error))?;
         project.folder.join("dist").join(format!("{}.wasm", project.name))
     } else {
         build::noted(global, folder, Profile::Release, terminal).await?.1.path
     };
-    let place = args.cases.clone().unwrap_or_else(|| folder.join("cases"));
+    let place = args.cases.clone().unwrap_or_else(|| super::bench::cases_beside(folder));
     let cases = cases::read(&place).map_err(|error| Diagnostic::error("case", error.to_string()))?;
     let chosen = |case: &CaseFile| args.case.as_ref().is_none_or(|part| case.name.contains(part.as_str()));
     let cases: Vec<CaseFile> = cases.into_iter().filter(chosen).collect();
@@ -168,10 +170,11 @@ async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Termin
             "write one: `operation: NAME/OPERATION`, `arguments: {}`, `expect: {}` in cases/first.yaml".to_owned();
         return Err(Diagnostic::error("no-cases", message).help(help).into());
     }
-    let component = Component::read(&path)?;
-    let name = component.surface.manifest.name.clone().unwrap_or_else(|| "plugin".to_owned());
-    let runner =
-        Runner::new(sandbox()?, component.bytes.as_slice().into(), &name).with_ceiling(ceiling(folder, &name)?);
+    let component = if folder.is_file() { Component::read_any(&path)? } else { Component::read(&path)? };
+    let name = component.name();
+    let runner = Runner::new(sandbox()?, component.bytes.as_slice().into(), &name)
+        .with_exports(component.exports.clone())
+        .with_ceiling(ceiling(project_of(folder), &name)?);
     let mut done = Vec::with_capacity(cases.len());
     for file in cases {
         let started = Instant::now();
@@ -223,6 +226,15 @@ async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Termin
         terminal.line(&format!("{} passed, {failed} failed{updated}", done.len() - failed))?;
     }
     Ok(if failed == 0 { Exit::Done } else { Exit::RunFailed })
+}
+
+/// The folder whose project file may set limits: the plugin's own, or that of a component.
+fn project_of(path: &Path) -> &Path {
+    if path.is_file() {
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    } else {
+        path
+    }
 }
 
 /// The limits that the project in the plugin's own folder gives it.
