@@ -14,6 +14,8 @@ mod confine;
 #[cfg(feature = "mcp")]
 mod connection;
 #[cfg(feature = "mcp")]
+mod deep;
+#[cfg(feature = "mcp")]
 mod entry;
 #[cfg(feature = "mcp")]
 mod headers;

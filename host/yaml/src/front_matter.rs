@@ -7,6 +7,7 @@
 use crate::tree::{self as yaml, Node, NodeKind};
 use indexmap::IndexMap;
 use opcell_types::Value;
+use std::borrow::Cow;
 
 /// A file in its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +103,8 @@ impl FrontMatter {
 }
 
 /// Splits a file into its head and its body. Blanks after a fence, a byte-order mark and a comment before the head do not
-/// matter, and `...` ends it as well; without an opening and a closing line everything is body.
+/// matter, and `...` ends it as well; without an opening and a closing line everything is body. A line may end in a
+/// carriage return alone.
 #[must_use]
 pub fn split(text: &str) -> Parts<'_> {
     let begin = text.trim_start_matches(|c: char| c == '\u{feff}' || c.is_whitespace());
@@ -112,11 +114,11 @@ pub fn split(text: &str) -> Parts<'_> {
     let start = after_comment.unwrap_or(begin);
     let before = text.get(..text.len() - start.len()).unwrap_or_default();
     let whole = Parts { head: None, body: begin, line: 1, is_unclosed: false };
-    let mut lines = start.split_inclusive('\n');
-    let Some(opening) = lines.next().filter(|line| line.trim_end() == "---" && line.ends_with('\n')) else {
+    let mut lines = lines_of(start);
+    let Some(opening) = lines.next().filter(|line| line.trim_end() == "---" && line.ends_with(['\n', '\r'])) else {
         return whole;
     };
-    let line = before.matches('\n').count() + 2;
+    let line = lines_of(before).count() + if before.is_empty() || before.ends_with(['\n', '\r']) { 2 } else { 1 };
     let mut at = opening.len();
     for next in lines {
         if matches!(next.trim_end(), "---" | "...") {
@@ -128,20 +130,80 @@ pub fn split(text: &str) -> Parts<'_> {
     Parts { is_unclosed: true, ..whole }
 }
 
+/// The lines of a text with their ends: a line feed, a carriage return, or both.
+fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.find(['\n', '\r']);
+        let length = match end {
+            Some(at) if rest.get(at..)?.starts_with("\r\n") => at + 2,
+            Some(at) => at + 1,
+            None => rest.len(),
+        };
+        let (line, after) = rest.split_at_checked(length).filter(|(line, _)| !line.is_empty())?;
+        rest = after;
+        Some(line)
+    })
+}
+
+/// The text with a line feed in place of each carriage return that ends a line alone.
+fn with_line_feeds(text: &str) -> Cow<'_, str> {
+    match lines_of(text).any(|line| line.ends_with('\r')) {
+        true => Cow::Owned(lines_of(text).map(|line| line.replace('\r', "\n").replace("\n\n", "\n")).collect()),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// Reads a head that begins on a line of its file. Never fails: what is no YAML is taken as written, with a note.
 #[must_use]
 pub fn read(head: &str, line: usize) -> FrontMatter {
+    let head = &*with_line_feeds(head);
+    let mut front = entries(head, line);
+    for (key, field) in &mut front.fields {
+        if let Field::Text(text) = field
+            && let Some(inner) = within_curly_quotes(text)
+            && !head.contains(&format!("\"{text}\""))
+            && !head.contains(&format!("'{text}'"))
+        {
+            front.notes.push(format!("`{key}` is in curly quotes, which are no quotes to YAML; write straight ones"));
+            *text = inner.to_owned();
+        }
+    }
+    front
+}
+
+/// The text within a pair of curly quotes, as word processors write them.
+fn within_curly_quotes(text: &str) -> Option<&str> {
+    [('“', '”'), ('‘', '’'), ('„', '“'), ('”', '”'), ('’', '’'), ('«', '»')].into_iter().find_map(|(open, close)| {
+        let inner = text.strip_prefix(open)?.strip_suffix(close)?;
+        // An apostrophe within it is the same character.
+        let is_one = !inner.contains(open) && (close == '’' || !inner.contains(close));
+        Some(inner.trim()).filter(|inner| is_one && !inner.is_empty())
+    })
+}
+
+fn entries(head: &str, line: usize) -> FrontMatter {
     match yaml::parse(head).map(|node| node.kind) {
         Ok(NodeKind::Mapping(entries)) => FrontMatter {
+            notes: entries.iter().filter_map(|entry| cut_by_comment(&entry.key, &entry.value, head)).collect(),
             fields: entries
                 .into_iter()
                 .map(|entry| (entry.key.as_ref().to_owned(), field(&entry.value, head)))
                 .collect(),
-            notes: Vec::new(),
         },
         Ok(NodeKind::Scalar(Value::Null)) => FrontMatter::default(),
         _ => entry_by_entry(head, line),
     }
+}
+
+/// A note on a text after which `#` and a word follow at once: `Closes issue #5` ends at the issue for YAML.
+fn cut_by_comment(key: &str, value: &Node, source: &str) -> Option<String> {
+    let written = source.get(value.span.start..value.span.end)?;
+    let is_plain = matches!(value.kind, NodeKind::Scalar(_)) && !written.starts_with(['"', '\'', '>', '|']);
+    let rest = source.get(value.span.end..)?.lines().next()?;
+    let comment = rest.trim_start().strip_prefix('#').filter(|_| is_plain && !written.trim().is_empty())?;
+    let word = comment.split_whitespace().next().filter(|_| comment.starts_with(char::is_alphanumeric))?;
+    Some(format!("`{key}` ends before ` #{word}`, which begins a comment; quote the text"))
 }
 
 fn field(node: &Node, source: &str) -> Field {
@@ -346,6 +408,9 @@ mod tests {
             assert_eq!((parts.head.map(str::trim_end), parts.body), (Some("a: b"), "Body"), "{text:?}");
         }
         assert_eq!(split("\n\n---\na: b\n---\n").line, 4);
+        let returns = split("\r---\ra: b\rc: d\r---\r\rBody\rends");
+        assert_eq!((returns.head, returns.body, returns.line), (Some("a: b\rc: d\r"), "\rBody\rends", 3));
+        assert_eq!((text("a: b\rc: d\r", "c"), text("a: [b] [c]\rd: e\r\nf: g\r", "d")), ("d".into(), "e".into()));
         let licensed = split("<!-- (c)\n2026 -->\n---\na: b\n...\nBody");
         assert_eq!((licensed.head, licensed.body, licensed.line), (Some("a: b\n"), "Body", 4));
         for text in ["----\na: b\n---\n", "--- a: b\n---\n", "Body", "---", "<!-- a -->\nBody\n---\n"] {
@@ -386,6 +451,42 @@ mod tests {
             front.notes,
             ["line 12: the value of `argument-hint` is not YAML and is taken as written; quote it"]
         );
+    }
+
+    #[test]
+    fn a_text_that_a_comment_cuts_is_told_of() {
+        let notes = |head: &str| read(head, 2).notes;
+        assert_eq!(
+            notes("d: Closes issue #5 at once\ne: x\n"),
+            ["`d` ends before ` #5`, which begins a comment; quote the text"]
+        );
+        for head in [
+            "d: x # a comment\n",
+            "d: \"issue #5\"\n",
+            "d: C# and F#\n",
+            "# a\nd: |\n  issue #5\n",
+            "d:\n  #x\n  - a\n",
+        ] {
+            assert!(notes(head).is_empty(), "{head}: {:?}", notes(head));
+        }
+    }
+
+    #[test]
+    fn curly_quotes_around_a_text_are_none_of_it() {
+        for (written, read_as) in [
+            ("“review”", "review"),
+            ("‘review’", "review"),
+            ("‘don’t’", "don’t"),
+            ("„review“", "review"),
+            ("\"“review”\"", "“review”"),
+            ("“One” and “two”", "“One” and “two”"),
+            ("Say “hi”", "Say “hi”"),
+        ] {
+            let front = read(&format!("name: {written}\n"), 2);
+            assert_eq!(front.text("name"), Some(read_as), "{written}");
+            let is_changed = !written.contains(read_as) || written.trim_matches('"') != read_as;
+            assert_eq!(front.notes.len(), usize::from(is_changed), "{written}");
+        }
     }
 
     #[test]

@@ -9,6 +9,8 @@
 mod calls;
 mod end;
 mod fault;
+mod fault_forms;
+mod forms;
 mod frames;
 mod json;
 mod reader;
@@ -16,6 +18,7 @@ mod reader;
 pub(super) use calls::{CallDrafts, Given, Piece, arguments, arguments_of_text};
 pub(super) use end::{AnswerEnd, Finish};
 pub(super) use fault::{Fault, error_in, words_of};
+pub(super) use forms::{either, parts_of, text_in, unwrapped, whole_number};
 pub(super) use json::parse;
 pub(super) use reader::AnswerReader;
 
@@ -87,9 +90,10 @@ impl Tokens {
     }
 }
 
-/// A count of tokens; some servers write it as a float.
+/// A count of tokens; some servers write it as a float or a text.
 pub(super) fn count(value: &Json) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().filter(|count| *count >= 0.0 && *count < 1e15).map(|count| count as u64))
+    let float = || value.as_f64().filter(|count| *count >= 0.0 && *count < 1e15).map(|count| count as u64);
+    value.as_u64().or_else(float).or_else(|| value.as_str()?.trim().parse().ok())
 }
 
 /// Kinds of events, blocks and parts that this host does not know, with how many there were.

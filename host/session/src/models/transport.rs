@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, AnswerReader, Fault, error_in, words_of};
 use super::protocols::Outgoing;
+use jiff::{Timestamp, tz::TimeZone};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Response};
 use serde_json::Value as Json;
@@ -12,6 +13,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most that is read of a response that is an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// Seconds from which on a wait is a time since 1970 instead: 2001.
+const FIRST_DATE_SECONDS: f64 = 1e9;
 
 /// The content type of Bedrock's own streams.
 const AMAZON_EVENTS: &str = "application/vnd.amazon.eventstream";
@@ -128,10 +132,55 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_millis(millis));
     }
     let after = text(RETRY_AFTER.as_str())?.trim();
-    if let Some(seconds) = after.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0) {
-        return Duration::try_from_secs_f64(seconds).ok();
+    if let Some(wait) = seconds(after) {
+        return Some(wait);
     }
-    let date = jiff::fmt::rfc2822::parse(after).ok()?;
     let now = jiff::Timestamp::try_from(SystemTime::now()).ok()?;
-    Duration::try_from(date.timestamp().duration_since(now)).ok().or(Some(Duration::ZERO))
+    let date = date(after)?;
+    Duration::try_from(date.duration_since(now)).ok().or(Some(Duration::ZERO))
+}
+
+/// A date as HTTP has it now and had it once, or as APIs write it.
+fn date(text: &str) -> Option<Timestamp> {
+    const OLD: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let current = jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp()).or_else(|| text.parse().ok());
+    let old = |format: &&str| jiff::civil::DateTime::strptime(format, text).ok()?.to_zoned(TimeZone::UTC).ok();
+    current.or_else(|| OLD.iter().find_map(old).map(|date| date.timestamp()))
+}
+
+/// The time in a text of seconds, with or without their unit.
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.strip_suffix('s').unwrap_or(text).trim().parse().ok()?;
+    let seconds = Some(seconds).filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
+    // Some send the second itself, since 1970.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let asked = Duration::try_from_secs_f64(seconds).ok()?;
+    let is_date = seconds > FIRST_DATE_SECONDS;
+    Some(if is_date { asked.saturating_sub(now) } else { asked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_read_in_seconds_and_from_every_form_of_a_date() {
+        let of = |value: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).ok()?)]);
+            retry_after(&headers)
+        };
+        assert_eq!(of("2.5"), Some(Duration::from_millis(2500)));
+        assert_eq!(of("90s"), Some(Duration::from_secs(90)));
+        let past = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"];
+        for past in past.into_iter().chain(["1994-11-06T08:49:37Z", "1100000000"]) {
+            assert_eq!(of(past), Some(Duration::ZERO), "{past}");
+        }
+        let far = ["Sat, 06 Nov 2088 08:49:37 GMT", "2088-11-06T08:49:37Z", "3751000000", "Sat Nov  6 08:49:37 2088"];
+        for far in far {
+            assert!(of(far).is_some_and(|wait| wait > Duration::from_secs(1 << 28)), "{far}");
+        }
+        for none in ["soon", "-5", "", "NaN"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
 }

@@ -58,7 +58,10 @@ impl WireNames {
         // Models write the namespace that some servers show them, and marks of their own format.
         let plain = wire.split_once("<|").map_or(wire, |(plain, _)| plain).trim();
         let inner = ["functions.", "default_api.", "default_api:"].iter().find_map(|space| plain.strip_prefix(space));
-        let known = [Some(wire), Some(plain), inner].into_iter().flatten().find_map(|name| self.wire_to_ours.get(name));
+        // Kimi's ids of calls, which some servers show it as names: `functions.NAME:0`.
+        let counted = inner.unwrap_or(plain).rsplit_once(':').filter(|(_, at)| at.parse::<u32>().is_ok());
+        let names = [Some(wire), Some(plain), inner, counted.map(|(name, _)| name)];
+        let known = names.into_iter().flatten().find_map(|name| self.wire_to_ours.get(name));
         known.cloned().unwrap_or_else(|| one_line(wire, MADE_UP_LIMIT))
     }
 }

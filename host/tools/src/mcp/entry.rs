@@ -1,6 +1,6 @@
 //! One entry of a server's list of tools. An odd one is named with its reason, and takes nothing from its neighbours.
 
-use super::{ListedTool, Listing, accepted, wire::kind};
+use super::{ListedTool, Listing, accepted, deep::TOO_DEEP, wire::kind};
 use opcell_schema::{Schema, shown};
 use opcell_types::{
     Value,
@@ -24,7 +24,9 @@ pub(super) fn weigh(found: Vec<Json>) -> Listing {
         let mut entry = match entry {
             Json::Object(entry) => entry,
             other => {
-                listing.refused.insert(place(), format!("it is {} instead of an object", kind(&other)));
+                let what =
+                    if is_too_deep(&other) { TOO_DEEP } else { &format!("{} instead of an object", kind(&other)) };
+                listing.refused.insert(place(), format!("it is {what}"));
                 continue;
             }
         };
@@ -112,7 +114,8 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
             }
         },
         Some(other) => {
-            warnings.push(format!("its results are not checked: outputSchema is {}", kind(&other)));
+            let what = if is_too_deep(&other) { TOO_DEEP } else { kind(&other) };
+            warnings.push(format!("its results are not checked: outputSchema is {what}"));
             None
         }
     };
@@ -126,6 +129,11 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
         output,
         warnings,
     })
+}
+
+/// Returns `true` if something was nested too deep to be read.
+fn is_too_deep(value: &Json) -> bool {
+    value.as_str() == Some(TOO_DEEP)
 }
 
 /// A schema with the keys of its objects in one order: servers that keep them in hash maps list the same tool in another
@@ -190,6 +198,12 @@ fn input_schema(sent: Option<Json>) -> Result<Json, String> {
             }
             Ok(Json::Object(schema))
         }
+        // A schema that was written as a text.
+        Some(Json::String(text)) if text.trim_start().starts_with('{') => match super::repair::parse(text.as_bytes()) {
+            Ok(schema @ Json::Object(_)) => Ok(schema),
+            _ => Err("its inputSchema is a text that is no schema".to_owned()),
+        },
+        Some(other) if is_too_deep(&other) => Err(format!("its inputSchema is {TOO_DEEP}")),
         Some(other) => Err(format!("its inputSchema is {} instead of an object", kind(&other))),
     }
 }
@@ -206,13 +220,14 @@ mod tests {
             {"name": "openai", "parameters": schema},
             {"name": "own", "inputSchema": {}, "parameters": schema},
             {"name": "php", "inputSchema": []},
+            {"name": "text", "inputSchema": schema.to_string()},
         ]);
         let Json::Array(found) = found else { unreachable!() };
         let listing = weigh(found);
         let refuses = |name: &str| listing.tools[name].schema.check(&json!({})).is_err();
-        assert!(refuses("snake") && refuses("openai") && !refuses("own") && !refuses("php"));
+        assert!(refuses("snake") && refuses("openai") && !refuses("own") && !refuses("php") && refuses("text"));
         let warnings: Vec<usize> = listing.tools.values().map(|tool| tool.warnings.len()).collect();
-        assert_eq!(warnings, [1, 1, 0, 0]);
+        assert_eq!(warnings, [1, 1, 0, 0, 0]);
     }
 
     #[test]
@@ -251,6 +266,7 @@ mod tests {
             {"name": "told", "description": ["a"], "title": "Tells.", "inputSchema": {"properties": null}, "outputSchema": 7},
             add, {"name": "twice", "inputSchema": {}}, {"name": "twice", "inputSchema": {"type": "object"}},
             {"name": "twice", "inputSchema": {}}, {"name": "a\u{202e}b", "inputSchema": {}},
+            {"name": "deep", "inputSchema": TOO_DEEP},
         ]);
         let Json::Array(found) = found else { unreachable!() };
         let listing = weigh(found);
@@ -268,6 +284,7 @@ mod tests {
             "odd: its inputSchema is a text instead of an object",
             "twice: it is listed twice, and not the same",
             "a\u{fffd}b: its name is too long or cannot be printed",
+            "deep: its inputSchema is nested deeper than 128 levels",
         ];
         assert_eq!(refused, expected);
     }

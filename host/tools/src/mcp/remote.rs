@@ -282,6 +282,15 @@ impl Checked {
         let head = Head::of(&answer);
         let mut bytes = pieces(answer);
         match head.status {
+            StatusCode::ACCEPTED if id.is_some() => {
+                // Some servers answer with this status, which says that there is no answer.
+                let begin = beginning(&mut bytes).await;
+                if !looks_like_json(&begin) && !looks_like_events(&begin) {
+                    return Ok(StreamableHttpPostResponse::Accepted);
+                }
+                let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
+                self.answer(head, bytes, id).await
+            }
             StatusCode::ACCEPTED | StatusCode::NO_CONTENT => Ok(StreamableHttpPostResponse::Accepted),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let said = said(&beginning(&mut bytes).await);

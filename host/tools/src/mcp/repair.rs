@@ -1,5 +1,6 @@
 //! JSON as servers write it: a byte-order mark, bytes that are no UTF-8, halves of surrogate pairs.
 
+use super::deep;
 use opcell_schema::json::{repaired, values_in};
 use opcell_types::{text::one_line, value::with_exact_integers};
 use serde_json::Value as Json;
@@ -33,6 +34,9 @@ pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
+    if let Some(value) = is_too_deep(&first).then(|| deep::with_shallow_tools(&text)).flatten() {
+        return Ok(value);
+    }
     serde_json::from_str(&repaired(&text)).map_err(|_| mistake(&String::from_utf8_lossy(&text), &first))
 }
 
@@ -90,11 +94,15 @@ fn sequence(text: &str) -> (Vec<Json>, String) {
     (values, rest)
 }
 
+fn is_too_deep(error: &serde_json::Error) -> bool {
+    error.to_string().contains("recursion limit")
+}
+
 fn mistake(text: &str, error: &serde_json::Error) -> String {
-    let reason = error.to_string();
-    if reason.contains("recursion limit") {
-        return "it is nested deeper than 128 levels".to_owned();
+    if is_too_deep(error) {
+        return format!("it is {}", deep::TOO_DEEP);
     }
+    let reason = error.to_string();
     if reason.contains("out of range") {
         return "it has a number that is too large".to_owned();
     }

@@ -8,6 +8,9 @@ use opcell_types::Value;
 use serde_json::{Map, Value as Json};
 use std::collections::HashSet;
 
+/// Texts within texts that arguments are looked for in.
+const MAX_ENCODINGS: usize = 4;
+
 /// Arguments as a piece gives them.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Given {
@@ -309,22 +312,23 @@ pub(in super::super) fn arguments(value: Json) -> Value {
     }
 }
 
-/// Arguments that a provider gives as a text: JSON, JSON in a text once more, or not JSON at all, which stays a text
-/// for the model to be told of.
+/// Arguments that a provider gives as a text: JSON, JSON in a text once or twice more, or not JSON at all, which stays a
+/// text for the model to be told of.
 pub(in super::super) fn arguments_of_text(text: &str) -> Value {
-    let read = |text: &str| match text.trim() {
+    let read = |text: &str| match text.trim().trim_start_matches('\u{feff}') {
         "" => Some(Json::Null),
         text => super::json::parse_strictly(text.as_bytes()),
     };
-    match read(text) {
-        None => Value::from(text),
-        Some(Json::String(inner)) => match read(&inner) {
-            Some(Json::Object(entries)) => Value::from(Json::Object(entries)),
-            Some(Json::Null) => empty(),
-            _ => Value::from(inner),
-        },
-        Some(value) => arguments(value),
+    let mut said = text.to_owned();
+    for depth in 0..MAX_ENCODINGS {
+        match read(&said) {
+            Some(Json::String(inner)) => said = inner,
+            Some(value @ (Json::Object(_) | Json::Null)) => return arguments(value),
+            Some(value) if depth == 0 => return arguments(value),
+            _ => break,
+        }
     }
+    Value::from(said)
 }
 
 fn empty() -> Value {
@@ -562,6 +566,10 @@ mod tests {
             Json::from(&arguments_of_text("\"{\\\"a\\\": 9007199254740993}\"")),
             json!({"a": 9_007_199_254_740_993_u64})
         );
+        let thrice = Json::from("{\"a\": 1}").to_string();
+        let thrice = Json::from(Json::from(thrice).to_string());
+        assert_eq!(Json::from(&arguments(thrice)), json!({"a": 1}));
+        assert_eq!(Json::from(&arguments_of_text("\u{feff}{\"a\": 1}")), json!({"a": 1}));
         assert_eq!(Json::from(&arguments_of_text("{\"a\": 18446744073709551615}")), json!({"a": u64::MAX}));
         for text in ["{\"a\": 1", "```json\n{}\n```", "{}{}", "{'a': 1}", "NaN"] {
             assert_eq!(arguments_of_text(text), Value::from(text), "{text:?}");

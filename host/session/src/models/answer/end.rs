@@ -187,7 +187,7 @@ fn finish_of_word(said: &str) -> Finish {
 
 /// Returns `true` if a word that is not known has a part by which other servers say that an answer is not complete.
 fn is_bad_end(word: &str) -> bool {
-    const PARTS: [&str; 18] = [
+    const PARTS: [&str; 22] = [
         "max",
         "limit",
         "length",
@@ -206,6 +206,10 @@ fn is_bad_end(word: &str) -> bool {
         "repet",
         "unload",
         "truncat",
+        "preempt",
+        "shutdown",
+        "interrupt",
+        "violation",
     ];
     PARTS.iter().any(|part| word.contains(part))
 }

@@ -1,8 +1,10 @@
 //! A request that got no answer: the reason, and the remedies.
 
 use super::Answer;
+use super::fault_forms::canonical;
 use opcell_types::Value;
 use serde_json::Value as Json;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A request that got no answer.
@@ -105,6 +107,7 @@ fn of_status(status: u16) -> (&'static str, bool) {
 /// The error that a document is, if it is one. `has_answer`: whether it has the fields of an answer too, so that what
 /// merely looks like an error is none.
 pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answer: bool) -> Option<Fault> {
+    let document = &*if has_answer { Cow::Borrowed(document) } else { canonical(document) };
     let is_named = document["type"] == "error" || document["object"] == "error" || event == Some("error");
     let body = match &document["error"] {
         Json::Null | Json::Bool(false) => None,
@@ -120,6 +123,7 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
         None => {
             let failed = &document["base_resp"]["status_code"];
             failed.as_i64().is_some_and(|code| code != 0)
+                || ["ok", "success"].iter().any(|key| document[*key] == false)
                 || document["errors"].as_array().is_some_and(|errors| !errors.is_empty())
                 || ["message", "detail", "msg", "error_msg", "error_message", "errorMessage"]
                     .iter()
@@ -143,10 +147,14 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
         "error_type",
         "__type",
     ];
-    let mut marks: Vec<&Json> = codes.iter().map(|key| &body[*key]).collect();
+    // Azure's own code is the finer one.
+    let mut marks = vec![&body["innererror"]["code"]];
+    marks.extend(codes.iter().map(|key| &body[*key]));
     marks.extend(codes.iter().map(|key| &document[*key]));
     marks.push(&document["base_resp"]["status_code"]);
     marks.push(&body["metadata"]["error_type"]);
+    let details = || body["details"].as_array().into_iter().flatten();
+    marks.extend(details().map(|detail| &detail["reason"]));
     let status = marks.iter().find_map(|mark| {
         let number = mark.as_u64().or_else(|| mark.as_str()?.trim().parse().ok())?;
         u16::try_from(number).ok().filter(|status| (400..600).contains(status))
@@ -155,6 +163,7 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     let by_word = is_flagged
         .then_some(("answer-refused", false))
         .or_else(|| of_minimax(document["base_resp"]["status_code"].as_i64()?))
+        .or_else(|| of_zhipu(body["code"].as_str()?))
         .or_else(|| marks.iter().filter_map(|mark| mark.as_str()).find_map(of_word));
     // The word is the finer one: 429 is a rate or an empty account.
     let (mut reason, mut repeat) =
@@ -166,9 +175,12 @@ pub(in super::super) fn error_in(document: &Json, event: Option<&str>, has_answe
     if reason == "request-refused" && is_of_key(&words) {
         reason = "unauthorized";
     }
+    if reason == "request-refused" && is_filtered(&words) {
+        reason = "answer-refused";
+    }
     let mut fault = Fault::new(reason, words, repeat);
     fault.retriable |= reason == "context-full";
-    fault.wait = body["details"].as_array().into_iter().flatten().find_map(|detail| seconds(&detail["retryDelay"]));
+    fault.wait = details().find_map(|detail| seconds(&detail["retryDelay"]));
     Some(fault)
 }
 
@@ -197,6 +209,19 @@ fn of_minimax(status: i64) -> Option<(&'static str, bool)> {
     })
 }
 
+/// The meaning of a code of Zhipu, a number as a text.
+fn of_zhipu(code: &str) -> Option<(&'static str, bool)> {
+    Some(match code {
+        "1301" => ("answer-refused", false),
+        "1302" | "1303" | "1304" | "1305" | "1308" => ("rate-limited", true),
+        "1000" | "1001" | "1002" | "1003" | "1004" | "1110" | "1112" => ("unauthorized", false),
+        "1113" | "1210" | "1211" | "1212" | "1213" | "1214" => ("request-refused", false),
+        "1230" | "1234" => ("provider-unavailable", true),
+        "1261" => ("context-full", false),
+        _ => return None,
+    })
+}
+
 /// A wait such as `"36s"`, as Google's errors have it.
 fn seconds(delay: &Json) -> Option<Duration> {
     let seconds = delay.as_str()?.strip_suffix('s')?.parse::<f64>().ok()?;
@@ -218,8 +243,21 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
         () if has(&["insufficient_quota", "billing", "payment", "credit", "insufficient_balance"]) => {
             ("request-refused", false)
         }
-        () if has(&["content_filter", "content_policy", "moderation", "safety"]) => ("answer-refused", false),
-        () if has(&["rate_limit", "ratelimit", "too_many", "resource_exhausted", "throttl"]) => ("rate-limited", true),
+        () if has(&["content_filter", "content_policy", "moderation", "safety", "policy_violation"]) => {
+            ("answer-refused", false)
+        }
+        () if has(&[
+            "rate_limit",
+            "ratelimit",
+            "request_limit",
+            "too_many",
+            "resource_exhausted",
+            "throttl",
+            "quota",
+        ]) =>
+        {
+            ("rate-limited", true)
+        }
         () if has(&[
             "authentication",
             "unauthenticated",
@@ -228,6 +266,7 @@ fn of_word(word: &str) -> Option<(&'static str, bool)> {
             "api_key",
             "forbidden",
             "access_denied",
+            "unrecognized_client",
         ]) =>
         {
             ("unauthorized", false)
@@ -288,7 +327,22 @@ fn is_full(words: &str) -> bool {
 /// Returns `true` if an error's sentence says that the key is none.
 fn is_of_key(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
-    ["api key not valid", "invalid api key", "incorrect api key", "api key is invalid"]
+    let said = [
+        "api key not valid",
+        "invalid api key",
+        "incorrect api key",
+        "api key is invalid",
+        "api key expired",
+        "access token invalid",
+        "token seems invalid",
+    ];
+    said.iter().any(|said| words.contains(said))
+}
+
+/// Returns `true` if an error's sentence says that a filter stopped the prompt or the answer.
+fn is_filtered(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    ["content filter", "content management policy", "content policy", "safety system"]
         .iter()
         .any(|said| words.contains(said))
 }
@@ -297,12 +351,14 @@ fn is_of_key(words: &str) -> bool {
 fn of_sentence(words: &str) -> Option<(&'static str, bool)> {
     let words = words.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+    let is_rate = ["rate limit", "rate-limit", "request limit", "too many requests", "too many tokens"];
     Some(match () {
+        () if has(&is_rate) && !is_full(&words) => ("rate-limited", true),
         () if has(&["overload", "try again", "temporarily", "unavailable", "timed out", "timeout", "capacity"]) => {
             ("provider-unavailable", true)
         }
-        () if has(&["rate limit", "too many requests"]) => ("rate-limited", true),
         () if is_full(&words) => ("context-full", false),
+        () if is_of_key(&words) => ("unauthorized", false),
         () if has(&["api key", "api_key", "unauthorized", "not authorized", "authentication"]) => {
             ("unauthorized", false)
         }
@@ -315,7 +371,7 @@ fn of_sentence(words: &str) -> Option<(&'static str, bool)> {
 
 /// The sentence of an error, wherever a provider puts it.
 pub(in super::super) fn words_of(document: &Json) -> Option<String> {
-    const KEYS: [&str; 10] = [
+    const KEYS: [&str; 11] = [
         "message",
         "detail",
         "msg",
@@ -323,6 +379,7 @@ pub(in super::super) fn words_of(document: &Json) -> Option<String> {
         "error_message",
         "errorMessage",
         "status_msg",
+        "title",
         "description",
         "reason",
         "error",
@@ -365,6 +422,7 @@ pub(in super::super) fn words_of(document: &Json) -> Option<String> {
                             .get("type")
                             .or_else(|| entries.get("code"))
                             .or_else(|| entries.get("status"))
+                            .or_else(|| entries.get("__type"))
                             .and_then(Json::as_str)
                             .map(str::to_owned);
                     }
@@ -468,6 +526,59 @@ mod tests {
             ),
             (json!({"error": {"code": "server_error"}}), "provider-unavailable", true, "server_error"),
             (json!({"error": {}}), "provider-unavailable", true, "error"),
+            (
+                json!({"Response": {"Error": {"Code": "RequestLimitExceeded", "Message": "slower"}, "RequestId": "r"}}),
+                "rate-limited",
+                true,
+                "slower",
+            ),
+            (json!({"__type": "ThrottlingException", "Message": "wait"}), "rate-limited", true, "wait"),
+            (
+                json!({"Output": {"__type": "com.amazon.coral.service#UnrecognizedClientException"}}),
+                "unauthorized",
+                false,
+                "UnrecognizedClient",
+            ),
+            (
+                json!({"fault": {"faultstring": "Quota exceeded", "detail": {"errorcode": "policies.ratelimit.Q"}}}),
+                "rate-limited",
+                true,
+                "Quota exceeded",
+            ),
+            (json!({"detail": {"error": "model overloaded"}}), "provider-unavailable", true, "model overloaded"),
+            (json!({"errors": {"code": "rate_limit_exceeded", "message": "slow"}}), "rate-limited", true, "slow"),
+            (
+                json!({"errors": [{"code": "token_quota_reached", "message": "no more"}], "status_code": 403}),
+                "rate-limited",
+                true,
+                "no more",
+            ),
+            (json!({"ok": false, "description": "Bad gateway"}), "provider-unavailable", true, "Bad gateway"),
+            (json!({"success": false}), "provider-unavailable", true, "success"),
+            (json!({"message": "Too many tokens, please wait before trying again."}), "rate-limited", true, "wait"),
+            (json!({"error": {"code": "1301", "message": "敏感内容"}}), "answer-refused", false, "敏感"),
+            (json!({"error": {"code": "1302", "message": "并发"}}), "rate-limited", true, "并发"),
+            (
+                json!({"error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"}}),
+                "answer-refused",
+                false,
+                "blocked",
+            ),
+            (
+                json!({"error": {"type": "invalid_request_error", "message": "x",
+                    "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
+                "answer-refused",
+                false,
+                "x",
+            ),
+            (
+                json!({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "API key expired.",
+                    "details": [{"reason": "API_KEY_INVALID"}]}}),
+                "unauthorized",
+                false,
+                "expired",
+            ),
+            (json!({"error_code": 110, "error_msg": "Access token invalid"}), "unauthorized", false, "token"),
         ] {
             let fault = error_in(&document, None, false).unwrap_or_else(|| panic!("{document}"));
             assert_eq!((fault.reason, fault.repeat), (reason, repeat), "{document}");

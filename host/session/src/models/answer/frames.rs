@@ -119,7 +119,7 @@ impl Frames {
             self.line.drain(..blank);
         }
         let Some(first) = self.line.iter().find(|byte| !byte.is_ascii_whitespace()) else { return false };
-        self.mode = if matches!(first, b'{' | b'[' | b'<') { Mode::Whole } else { Mode::Events };
+        self.mode = if matches!(first, b'{' | b'[' | b'<' | b'"') { Mode::Whole } else { Mode::Events };
         true
     }
 

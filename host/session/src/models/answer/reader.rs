@@ -82,6 +82,11 @@ impl<'a> AnswerReader<'a> {
             Frame::Event { name, data, is_last } => self.event(name, data, is_last),
             Frame::Whole(body) => match json::parse_all(&body) {
                 Ok(mut documents) if documents.len() == 1 => match documents.pop() {
+                    // A gateway that writes the text of a document as JSON once more.
+                    Some(Json::String(inner)) if inner.trim_start().starts_with('{') => {
+                        self.frame(Frame::Whole(inner.into_bytes()))
+                    }
+                    Some(Json::String(_)) => Err(self.senseless()),
                     // Gemini's stream without server-sent events is one list.
                     Some(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(None, event, false)),
                     Some(document) => {
@@ -123,7 +128,8 @@ impl<'a> AnswerReader<'a> {
         while let Some(inner) = data.strip_prefix(b"data:") {
             data = inner.trim_ascii_start();
         }
-        if data.eq_ignore_ascii_case(b"[DONE]") {
+        let unquoted = data.strip_prefix(b"\"").and_then(|data| data.strip_suffix(b"\"")).unwrap_or(data);
+        if unquoted.eq_ignore_ascii_case(b"[DONE]") {
             self.is_done = self.protocol.ends_at_mark();
             self.events += 1;
             return Ok(());
@@ -136,9 +142,11 @@ impl<'a> AnswerReader<'a> {
             }
             return Ok(());
         }
-        match json::parse(data) {
-            Ok(Json::Array(events)) => events.into_iter().try_for_each(|event| self.take(name, event, false)),
-            Ok(event) => self.take(name, event, false),
+        match json::parse_all(data) {
+            Ok(documents) => documents.into_iter().try_for_each(|document| match document {
+                Json::Array(events) => events.into_iter().try_for_each(|event| self.take(name, event, false)),
+                event => self.take(name, event, false),
+            }),
             Err(NotJson::Cut) if is_last => Ok(()),
             Err(NotJson::Cut) => Err(Fault::malformed("an event of its stream ends too early")),
             Err(NotJson::Broken(why)) => Err(Fault::malformed(format!("an event of its stream is not JSON: {why}"))),

@@ -2,7 +2,7 @@
 
 use super::super::answer::{
     Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
-    arguments_of_text, count, error_in,
+    arguments_of_text, count, error_in, parts_of, text_in, unwrapped, whole_number,
 };
 use serde_json::{Map, Value as Json, json};
 
@@ -34,7 +34,11 @@ impl Block {
     fn call(&self) -> Option<Call> {
         let text = |key: &str| self.start.get(key).and_then(Json::as_str).unwrap_or_default().to_owned();
         let arguments = match self.input.trim().is_empty() {
-            true => arguments(self.start.get("input").cloned().unwrap_or_default()),
+            true => {
+                // As other protocols name it.
+                let input = ["input", "arguments", "parameters", "args"].iter().find_map(|key| self.start.get(*key));
+                arguments(input.cloned().unwrap_or_default())
+            }
             false => arguments_of_text(&self.input),
         };
         (self.kind == "tool_use").then(|| Call { id: text("id"), name: text("name"), arguments })
@@ -86,7 +90,7 @@ impl Anthropic {
         self.blocks.push(begun);
         self.is_apart |= !is_text;
         if is_text {
-            self.say(self.blocks.len() - 1, &text("text"), show);
+            self.say(self.blocks.len() - 1, &text_in(block).unwrap_or_default(), show);
         }
     }
 
@@ -132,7 +136,7 @@ impl Anthropic {
         };
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         if kind == "text_delta" {
-            return self.say(at, text("text"), show);
+            return self.say(at, &text_in(delta).unwrap_or_default(), show);
         }
         let Some(block) = self.blocks.get_mut(at) else { return };
         match kind {
@@ -190,7 +194,7 @@ impl Anthropic {
             Json::String(text) => self.begin(None, &json!({"type": "text", "text": text}), show),
             block @ Json::Object(_) => self.begin(None, block, show),
             Json::Array(blocks) => {
-                for block in blocks {
+                for block in parts_of(blocks) {
                     match block {
                         Json::String(text) => self.begin(None, &json!({"type": "text", "text": text}), show),
                         block => self.begin(None, block, show),
@@ -273,13 +277,13 @@ impl Anthropic {
 
 impl Protocol for Anthropic {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        let document = event.data;
+        let document = unwrapped(event.data, "content");
         let kind = document["type"].as_str().or(event.name).unwrap_or_default().to_owned();
         let has_answer = !kind.is_empty() && kind != "error" || document["content"].is_array();
         if let Some(fault) = error_in(&document, event.name, has_answer) {
             return Err(fault);
         }
-        let index = document["index"].as_i64();
+        let index = whole_number(&document["index"]);
         match kind.as_str() {
             "message_start" => self.message(&document["message"], show),
             "content_block_start" => {
@@ -294,7 +298,7 @@ impl Protocol for Anthropic {
             "ping" => {}
             "message_delta" => {
                 self.usage(&document["usage"]);
-                self.stop(&document["delta"]);
+                self.stop(if document["delta"].is_object() { &document["delta"] } else { &document });
             }
             "message_stop" => self.is_over = true,
             _ if kind == "message" || !document["content"].is_null() => self.message(&document, show),

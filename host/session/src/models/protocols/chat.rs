@@ -2,7 +2,7 @@
 
 use super::super::answer::{
     Answer, AnswerEnd, CallDrafts, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Tokens, count,
-    error_in,
+    error_in, parse, parts_of, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::HashSet;
 
 /// Known fields of a choice, a message and a call; all others are counted.
-const CHOICE_KEYS: [&str; 12] = [
+const CHOICE_KEYS: [&str; 15] = [
     "index",
     "delta",
     "message",
@@ -25,6 +25,9 @@ const CHOICE_KEYS: [&str; 12] = [
     "content_filter_results",
     "content_filter_offsets",
     "token_ids",
+    "tool_calls",
+    "function_call",
+    "usage",
 ];
 const MESSAGE_KEYS: [&str; 19] = [
     "role",
@@ -107,7 +110,7 @@ impl Chat {
     /// Takes the choices of an event. No more than one is asked for; more of them are ignored.
     fn choices(&mut self, choices: &[Json], whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         for (place, choice) in choices.iter().enumerate() {
-            let index = number(&choice["index"]);
+            let index = whole_number(&choice["index"]);
             let first = *self.choice.get_or_insert(index.unwrap_or_default());
             if index.is_none_or(|index| index == first) && (place == 0 || index.is_some()) {
                 let others = std::mem::take(&mut self.later);
@@ -169,8 +172,12 @@ impl Chat {
         } else {
             self.has_delta |= !is_whole && !message.is_null();
             self.message(message, whole, show)?;
-            if let (Json::Null, Json::String(text)) = (message, &choice["text"]) {
+            let bare = ["delta", "message", "text"].iter().find_map(|key| choice[*key].as_str());
+            if let (Json::Null, Some(text)) = (message, bare) {
                 self.say(text, show);
+            }
+            if ["tool_calls", "function_call"].iter().all(|key| is_without_calls(&message[*key])) {
+                self.all_calls(choice, whole)?;
             }
         }
         self.ending.update(said);
@@ -216,16 +223,14 @@ impl Chat {
         self.note_unknown(message, &MESSAGE_KEYS, "message");
         self.fields.take(message);
         match &message["content"] {
-            Json::String(text) => self.say(text, show),
-            Json::Array(parts) => parts.iter().for_each(|part| self.part(part, show)),
+            Json::Array(parts) => parts_of(parts).for_each(|part| self.part(part, show)),
             // An answer to a schema, which some servers unpack.
             Json::Object(entries)
                 if !["type", "text"].iter().any(|key| entries.contains_key(*key)) && !entries.is_empty() =>
             {
                 self.say(&message["content"].to_string(), show);
             }
-            part @ Json::Object(_) => self.part(part, show),
-            _ => {}
+            part => self.part(part, show),
         }
         if let Json::String(words) = &message["refusal"] {
             self.refusal.push_str(words);
@@ -242,6 +247,16 @@ impl Chat {
                 }
             }
             call @ Json::Object(_) => self.call(call, event, whole)?,
+            // The list as a text.
+            Json::String(text) => match parse(text.as_bytes()) {
+                Ok(Json::Array(calls)) => {
+                    for call in &calls {
+                        self.call(call, event, whole)?;
+                    }
+                }
+                Ok(call) => self.call(&call, event, whole)?,
+                Err(_) => {}
+            },
             _ => {}
         }
         if message["function_call"].is_object() {
@@ -255,8 +270,10 @@ impl Chat {
         if !call.is_object() {
             return Ok(());
         }
-        let function = ["function", "custom"].iter().map(|key| &call[*key]).find(|function| function.is_object());
-        let mut piece = piece(function.unwrap_or(call), number(&call["index"]), event, whole);
+        let written = call["function"].as_str().and_then(|text| parse(text.as_bytes()).ok());
+        let function = ["function", "custom"].iter().map(|key| &call[*key]).chain(&written);
+        let function = function.into_iter().find(|function| function.is_object());
+        let mut piece = piece(function.unwrap_or(call), whole_number(&call["index"]), event, whole);
         if let (true, Json::String(name)) = (piece.name.is_empty(), &call["function"]) {
             piece.name.clone_from(name);
         }
@@ -278,14 +295,11 @@ impl Chat {
     }
 
     fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
-        match (part["type"].as_str(), &part["text"]) {
-            (None | Some("text" | "output_text"), Json::String(text)) => self.say(text, show),
-            // The form that a text has in OpenAI's threads.
-            (None | Some("text" | "output_text"), Json::Object(text)) => {
-                self.say(text.get("value").and_then(Json::as_str).unwrap_or_default(), show);
-            }
+        match (part["type"].as_str(), text_in(part)) {
+            (None | Some("text" | "output_text"), Some(text)) => self.say(&text, show),
             (Some("refusal"), _) => self.refusal.push_str(part["refusal"].as_str().unwrap_or_default()),
             (Some("thinking" | "reasoning" | "reference"), _) => self.fields.part(part),
+            _ if part.is_null() => {}
             (kind, _) => self.ignored.note(kind.unwrap_or("part")),
         }
     }
@@ -305,18 +319,28 @@ impl Chat {
     }
 }
 
-/// A whole number, however a server writes it.
-fn number(value: &Json) -> Option<i64> {
-    value.as_i64().or_else(|| value.as_f64().map(|at| at as i64)).or_else(|| value.as_str()?.trim().parse().ok())
+/// Returns `true` if a field for calls has none.
+fn is_without_calls(field: &Json) -> bool {
+    match field {
+        Json::Null => true,
+        Json::Array(calls) => calls.is_empty(),
+        _ => false,
+    }
 }
 
 /// The text of a message's content.
 fn text_of(content: &Json) -> String {
     match content {
-        Json::String(text) => text.clone(),
-        Json::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        part => part["text"].as_str().unwrap_or_default().to_owned(),
+        Json::Array(parts) => parts_of(parts).filter_map(text_in).collect(),
+        part => text_in(part).unwrap_or_default(),
     }
+}
+
+/// The usage, wherever a server has it: Groq, Moonshot and Cohere have places of their own.
+fn usage_of(document: &Json) -> &Json {
+    let places = [&document["usage"]["tokens"], &document["usage"], &document["x_groq"]["usage"]];
+    let places = places.into_iter().chain([&document["choices"][0]["usage"]]);
+    places.into_iter().find(|usage| usage.is_object()).unwrap_or(&Json::Null)
 }
 
 /// A piece of a call as `{name, arguments}` has it.
@@ -337,12 +361,12 @@ fn piece(function: &Json, index: Option<i64>, event: u64, whole: bool) -> Piece 
 impl Protocol for Chat {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         self.events += 1;
-        let document = event.data;
+        let document = unwrapped(event.data, "choices");
         let has_choices = matches!(&document["choices"], Json::Array(choices) if !choices.is_empty());
         if let Some(fault) = error_in(&document, event.name, has_choices || document["usage"].is_object()) {
             return Err(fault);
         }
-        let usage = if document["usage"].is_object() { &document["usage"] } else { &document["x_groq"]["usage"] };
+        let usage = usage_of(&document);
         let of = |names: [&str; 2]| names.iter().find_map(|name| count(&usage[*name]));
         self.tokens.update(of(["prompt_tokens", "input_tokens"]), of(["completion_tokens", "output_tokens"]));
         self.tokens.update(count(&document["prompt_eval_count"]), count(&document["eval_count"]));

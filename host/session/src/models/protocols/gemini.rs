@@ -1,7 +1,8 @@
 //! Answers of Google's `generateContent`.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, error_in,
+    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, either,
+    error_in, parts_of, text_in, unwrapped,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -30,35 +31,42 @@ impl Gemini {
         Self { wants_logprobs, ..Self::default() }
     }
 
-    fn candidate(&mut self, candidate: &Json, show: &mut dyn FnMut(&str)) {
+    fn candidate(&mut self, candidate: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let index = candidate["index"].as_i64().filter(|index| *index != 0);
         if *self.candidate.get_or_insert(index) != index {
-            return self.ignored.note("candidate");
+            self.ignored.note("candidate");
+            return Ok(());
         }
-        match &candidate["content"]["parts"] {
-            Json::Array(parts) => parts.iter().for_each(|part| self.part(part, show)),
-            part @ Json::Object(_) => self.part(part, show),
-            _ => {
-                if let Json::String(text) = &candidate["content"] {
-                    self.part(&json!({"text": text}), show);
-                }
+        let contents = match &candidate["content"] {
+            Json::Array(contents) => contents.as_slice(),
+            content => std::slice::from_ref(content),
+        };
+        for content in contents {
+            match &content["parts"] {
+                Json::Array(parts) => parts_of(parts).try_for_each(|part| self.part(part, show))?,
+                part @ (Json::Object(_) | Json::String(_)) => self.part(part, show)?,
+                _ if content.is_string() => self.part(content, show)?,
+                _ => {}
             }
         }
-        let mut said = ["finishReason", "finish_reason"].iter().map(|key| &candidate[*key]);
-        let said = said.find(|said| !said.is_null()).unwrap_or(&Json::Null);
+        let said = either(candidate, "finishReason", "finish_reason");
         if let Some(end) = said.as_str().map(AnswerEnd::of).or_else(|| said.as_u64().map(AnswerEnd::of_number)) {
             let words = candidate["finishMessage"].as_str().filter(|words| !words.is_empty()).map(str::to_owned);
             self.ending.update(AnswerEnd { words, ..end });
         }
+        Ok(())
     }
 
-    fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
+    fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let called = if part["functionCall"].is_object() { &part["functionCall"] } else { &part["function_call"] };
         let mut places = [part, called].into_iter();
         let signature =
             places.find_map(|place| place["thoughtSignature"].as_str().or(place["thought_signature"].as_str()));
         self.has_more |= signature.is_some();
         if called.is_object() {
+            if ["partialArgs", "willContinue"].iter().any(|key| called.get(*key).is_some_and(|part| *part != false)) {
+                return Err(Fault::malformed("it has arguments of a call in parts, which were not asked for"));
+            }
             let text = |key: &str| called[key].as_str().unwrap_or_default().to_owned();
             let call = Call {
                 id: text("id"),
@@ -68,22 +76,23 @@ impl Gemini {
                 ),
             };
             if !call.id.is_empty() && self.calls.contains(&call) {
-                return;
+                return Ok(());
             }
             let id = if call.id.is_empty() { json!({}) } else { json!({"id": call.id}) };
             self.parts.push(signed(json!({"functionCall": id}), signature));
             self.calls.push(call);
-            return;
+            return Ok(());
         }
-        let is_thought = part["thought"].as_bool().unwrap_or(false);
-        if let Json::String(text) = &part["text"] {
+        let is_thought = part["thought"].as_bool().unwrap_or_else(|| part["thought"] == "true");
+        if let Some(text) = text_in(part).filter(|_| part.is_string() || !part["text"].is_null()) {
             if !is_thought {
-                self.text.push_str(text);
-                show(text);
+                self.text.push_str(&text);
+                show(&text);
                 // The message alone has its text before its calls.
                 self.has_more |= !self.calls.is_empty() && !text.trim().is_empty();
             }
-            return self.collect(text, is_thought, signature);
+            self.collect(&text, is_thought, signature);
+            return Ok(());
         }
         let said = part.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
         let mut keys = said.map(|(key, _)| key.as_str());
@@ -97,6 +106,7 @@ impl Gemini {
             None if signature.is_some() => self.collect("", is_thought, signature),
             None => self.ignored.note("part"),
         }
+        Ok(())
     }
 
     /// Adds a text to the part before it, if that is of the same kind and not signed.
@@ -133,6 +143,17 @@ impl Gemini {
     }
 }
 
+/// The reason for which a prompt was blocked; also as the number that it has in Google's protocol buffers.
+fn block_reason(said: &Json) -> Option<String> {
+    match said {
+        Json::String(reason) => {
+            Some(reason.clone()).filter(|reason| !reason.is_empty() && !reason.ends_with("UNSPECIFIED"))
+        }
+        Json::Number(number) => (number.as_u64() != Some(0)).then(|| number.to_string()),
+        _ => None,
+    }
+}
+
 fn signed(mut part: Json, signature: Option<&str>) -> Json {
     if let (Some(part), Some(signature)) = (part.as_object_mut(), signature) {
         part.insert("thoughtSignature".to_owned(), signature.into());
@@ -142,31 +163,33 @@ fn signed(mut part: Json, signature: Option<&str>) -> Json {
 
 impl Protocol for Gemini {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        // Vertex and Code Assist wrap it.
+        // Vertex and Code Assist wrap it, also events that have no candidates.
         let document = match &event.data["response"] {
-            wrapped @ Json::Object(_) => wrapped,
-            _ => &event.data,
+            wrapped @ Json::Object(_) => wrapped.clone(),
+            _ => unwrapped(event.data, "candidates"),
         };
         let candidates = &document["candidates"];
-        let has_answer =
-            candidates.is_array() || document["promptFeedback"].is_object() || document["usageMetadata"].is_object();
-        if let Some(fault) = error_in(document, event.name, has_answer) {
+        let feedback = either(&document, "promptFeedback", "prompt_feedback");
+        let usage = either(&document, "usageMetadata", "usage_metadata");
+        let has_answer = candidates.is_array() || feedback.is_object() || usage.is_object();
+        if let Some(fault) = error_in(&document, event.name, has_answer) {
             return Err(fault);
         }
-        self.usage(&document["usageMetadata"]);
-        let feedback = &document["promptFeedback"];
-        if let Some(reason) = feedback["blockReason"].as_str().filter(|reason| !reason.ends_with("UNSPECIFIED")) {
+        self.usage(usage);
+        if let Some(reason) = block_reason(either(feedback, "blockReason", "block_reason")) {
             self.is_blocked = true;
-            let words = feedback["blockReasonMessage"].as_str().unwrap_or("the prompt was blocked").to_owned();
-            self.ending.update(AnswerEnd { finish: Finish::Refused, said: reason.to_owned(), words: Some(words) });
+            let words = either(feedback, "blockReasonMessage", "block_reason_message");
+            let words = words.as_str().unwrap_or("the prompt was blocked").to_owned();
+            self.ending.update(AnswerEnd { finish: Finish::Refused, said: reason, words: Some(words) });
         }
         if self.wants_logprobs && self.logprobs.is_none() {
-            self.logprobs = logprobs::read(Api::Gemini, document);
+            self.logprobs = logprobs::read(Api::Gemini, &document);
         }
-        for candidate in candidates.as_array().into_iter().flatten() {
-            self.candidate(candidate, show);
+        match candidates {
+            Json::Array(candidates) => candidates.iter().try_for_each(|candidate| self.candidate(candidate, show)),
+            candidate @ Json::Object(_) => self.candidate(candidate, show),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn end(&mut self, close: Close) -> Result<Option<Answer>, Fault> {

@@ -2,7 +2,7 @@
 
 use super::super::answer::{
     Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
-    arguments_of_text, count, error_in,
+    arguments_of_text, count, error_in, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;
@@ -80,7 +80,7 @@ impl Item {
                 for part in parts {
                     match part["type"].as_str() {
                         Some("refusal") => refusal.push_str(part["refusal"].as_str().unwrap_or_default()),
-                        None | Some("output_text" | "text") => text.push_str(part["text"].as_str().unwrap_or_default()),
+                        None | Some("output_text" | "text") => text.push_str(&text_in(part).unwrap_or_default()),
                         Some(_) => {}
                     }
                 }
@@ -349,7 +349,7 @@ impl Responses {
 
 /// The place that an event names; some servers write -1 for none.
 fn place_of(event: &Json) -> Option<i64> {
-    event["output_index"].as_i64().filter(|index| *index >= 0)
+    whole_number(&event["output_index"]).filter(|index| *index >= 0)
 }
 
 /// The places of the free items by a key, in their order.
@@ -365,7 +365,11 @@ fn queues(items: &[Item], free: &[bool], key: impl Fn(&Item) -> Option<String>) 
 
 impl Protocol for Responses {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        let document = event.data;
+        let document = match event.name {
+            // Its data has the response in a member of its own.
+            Some(_) => event.data,
+            None => unwrapped(event.data, "output"),
+        };
         let kind = document["type"].as_str().or(event.name).unwrap_or_default().to_owned();
         let is_response = document["output"].is_array() || document["object"] == "response";
         if let Some(fault) = error_in(&document, event.name, is_response || kind.starts_with("response.")) {
