@@ -82,6 +82,7 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T, CellError>> + Send + 'static,
 {
+    fair::take_turn().await;
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
     let work: fair::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));

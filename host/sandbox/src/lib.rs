@@ -77,7 +77,7 @@ pub use plugin::{CellRequest, OperationSuccess, Plugin};
 pub use receipt::{CellResult, Receipt};
 pub use recording::{HostCall, NotRecorded, Recording, Tape};
 pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig, Settings};
-pub use schedule::levels::MAX_NESTING;
+pub use schedule::{fair::HandOvers, levels::MAX_NESTING};
 pub use typed::Exports;
 
 /// Ways into the crate that only fuzz targets have.

@@ -2,14 +2,17 @@
 //!
 //! A cell begins on the caller's own thread, and a short one ends there: nothing is handed over. One that outlives a
 //! slice of the clock continues among the *workers*, threads of their own that run one slice after another: always of
-//! the plugin that has used least, so that plugins share the processor and not cells. A plugin whose cells are long,
-//! and that has recently used more than its allowance while others ran as well, begins there. So the threads of the
-//! runtime, its timers and its connections never wait long for guests, and a new or short cell waits for no other.
+//! the plugin that has used least, so that plugins share the processor and not cells. While something waits for a
+//! processor or a thread of the runtime ([`contention`](super::contention)), a plugin whose cells are long, and that
+//! has recently used more than its allowance, begins there. So the threads of the runtime, its timers and its
+//! connections never wait long for guests, a new or short cell waits for no other, and while nothing waits, nothing is
+//! handed over.
 //!
 //! A plugin of short cells always begins on the caller's thread, however much it uses: handing a cell over costs more
-//! than such a cell takes, and other work of the runtime gets its turn between two of them anyway.
+//! than such a cell takes. A thread that runs one cell after another lets other tasks of the runtime run once per slice
+//! ([`take_turn`]).
 
-use super::slots;
+use super::{contention::CONTENTION, slots, ticker::SLICE};
 use async_task::{FallibleTask, Runnable};
 use std::{
     cell::Cell,
@@ -19,7 +22,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc, Condvar, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     thread,
@@ -32,10 +35,6 @@ const ALLOWANCE_NS: u64 = 5_000_000;
 
 /// A plugin's steady part of one processor: one in this many nanoseconds.
 const STEADY_DIVISOR: u64 = 4;
-
-/// The contention window: two plugins whose cells began within it of each other count as running at the same time. In
-/// nanoseconds.
-const CONTENTION_WINDOW_NS: u64 = 50_000_000;
 
 /// Cells that take at least this long on average are long: a hand-over between threads, 10 to 40 µs, is then a small
 /// part of their time, and without it other work would wait noticeably for them. In nanoseconds.
@@ -79,11 +78,29 @@ struct Uncharged {
     cells: AtomicU64,
 }
 
-/// The share whose cell began last.
-static LAST_SHARE: AtomicU64 = AtomicU64::new(0);
+/// Cells that began among the workers because something waited.
+static CONTENDED: AtomicU64 = AtomicU64::new(0);
 
-/// The time at which a cell of another share last began.
-static LAST_SWITCH_NS: AtomicU64 = AtomicU64::new(0);
+/// Cells that continued among the workers after their first slice.
+static OUTLIVED: AtomicU64 = AtomicU64::new(0);
+
+/// The cells that this process has handed over from their callers' threads to the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandOvers {
+    /// Cells that began among the workers, because something waited for a processor or a thread of the runtime and
+    /// their plugin had used much.
+    pub contended: u64,
+    /// Cells that began on their caller's thread and outlived their first slice there.
+    pub outlived: u64,
+}
+
+impl HandOvers {
+    /// Returns the cells handed over since the process began.
+    #[must_use]
+    pub fn so_far() -> Self {
+        Self { contended: CONTENDED.load(Ordering::Relaxed), outlived: OUTLIVED.load(Ordering::Relaxed) }
+    }
+}
 
 impl Share {
     pub(crate) fn new() -> Arc<Self> {
@@ -117,8 +134,7 @@ impl Share {
         }
     }
 
-    /// Counts running time towards the average length of cells. A cell that continues among the workers was counted
-    /// when it began.
+    /// Counts running time towards the average length of cells. Each cell is counted once, where it begins.
     fn count(&self, used: u64, cells: u64) {
         let used = self.recent_ns.fetch_add(used, Ordering::Relaxed) + used;
         let cells = self.recent_cells.fetch_add(cells, Ordering::Relaxed) + cells;
@@ -142,14 +158,14 @@ impl Share {
         owed(before).unwrap_or_default()
     }
 
-    /// Returns `true` if a new cell begins among the workers.
-    fn begins_among_workers(&self, now: u64) -> bool {
-        if LAST_SHARE.load(Ordering::Relaxed) != self.id {
-            LAST_SHARE.store(self.id, Ordering::Relaxed);
-            LAST_SWITCH_NS.store(now, Ordering::Relaxed);
+    /// Returns `true` if a new cell begins among the workers, and counts it then. `contended` is asked last, because it
+    /// costs most.
+    fn begins_among_workers(&self, now: u64, contended: impl FnOnce() -> bool) -> bool {
+        let begins = self.has_long_cells() && self.charge(0, now) > ALLOWANCE_NS && contended();
+        if begins {
+            self.count(0, 1);
         }
-        let contended = now.saturating_sub(LAST_SWITCH_NS.load(Ordering::Relaxed)) < CONTENTION_WINDOW_NS;
-        contended && self.has_long_cells() && self.charge(0, now) > ALLOWANCE_NS
+        begins
     }
 }
 
@@ -170,6 +186,17 @@ fn nanos(duration: Duration) -> u64 {
 thread_local! {
     /// `true` if the cell that this thread runs has been seen running at the end of a slice.
     static SLICE_OVER: Cell<bool> = const { Cell::new(false) };
+    /// Time that cells have used on this thread since other tasks last got their turn, in nanoseconds.
+    static USED_SINCE_TURN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Lets other tasks of the runtime run, and its timers and connections, if cells have used this thread for a slice since
+/// they last could. A task that calls one short cell after another never waits by itself.
+pub(crate) async fn take_turn() {
+    if u128::from(USED_SINCE_TURN.get()) >= SLICE.as_nanos() {
+        USED_SINCE_TURN.set(0);
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Ends the slice of a guest: yields once to other cells.
@@ -199,8 +226,9 @@ enum Placement<T> {
 /// Runs a cell to its end; `None` when it panicked. Dropping this cancels it. It is first polled right after `started`.
 pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant, work: Work<T>) -> Option<T> {
     let mut started = Some(since_start(started));
-    let mut placement = match share.begins_among_workers(started.unwrap_or_default()) {
-        true => hand_over(share, work),
+    let begins_at = started.unwrap_or_default();
+    let mut placement = match share.begins_among_workers(begins_at, || CONTENTION.is_recent(begins_at)) {
+        true => hand_over(share, work, &CONTENDED),
         false => Placement::Caller(work),
     };
     poll_fn(|context| {
@@ -209,7 +237,9 @@ pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant,
             let started = started.take().unwrap_or_else(now);
             let polled = work.as_mut().poll(context);
             let ended = now();
-            share.record(ended.saturating_sub(started), ended);
+            let used = ended.saturating_sub(started);
+            share.record(used, ended);
+            USED_SINCE_TURN.set(USED_SINCE_TURN.get().saturating_add(used));
             if polled.is_ready() {
                 return polled.map(Some);
             }
@@ -217,7 +247,7 @@ pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant,
                 return Poll::Pending;
             }
             let work = std::mem::replace(work, Box::pin(std::future::pending()));
-            placement = hand_over(share, work);
+            placement = hand_over(share, work, &OUTLIVED);
         }
         match &mut placement {
             Placement::Workers(task) => Pin::new(task).poll(context),
@@ -227,9 +257,11 @@ pub(crate) async fn run<T: Send + 'static>(share: &Arc<Share>, started: Instant,
     .await
 }
 
-/// Hands work over to the workers; without a runtime that they could enter, it stays on the caller's thread.
-fn hand_over<T: Send + 'static>(share: &Arc<Share>, work: Work<T>) -> Placement<T> {
+/// Hands work over to the workers, and counts it; without a runtime that they could enter, it stays on the caller's
+/// thread.
+fn hand_over<T: Send + 'static>(share: &Arc<Share>, work: Work<T>, counter: &AtomicU64) -> Placement<T> {
     let Ok(runtime) = Handle::try_current() else { return Placement::Caller(work) };
+    counter.fetch_add(1, Ordering::Relaxed);
     let share = Arc::clone(share);
     let schedule = move |runnable| WORKERS.push(&share, runnable);
     let (runnable, task) = async_task::spawn(Entered { runtime, work }, schedule);
@@ -254,8 +286,10 @@ impl<T> Future for Entered<T> {
 }
 
 /// The threads that run longer cells, and the cells that wait for them.
-struct Workers {
+pub(crate) struct Workers {
     runnable: Mutex<RunQueues>,
+    /// Cells that wait although every worker runs one; see [`RunQueues::backlog`].
+    backlog: AtomicUsize,
     pushed: Condvar,
 }
 
@@ -264,8 +298,11 @@ struct RunQueues {
     by_share: HashMap<u64, RunQueue>,
     /// Virtual time of the share that ran last: no share that returns starts with less.
     virtual_time_ns: u64,
+    /// Cells in the queues.
+    queued: usize,
     threads: usize,
-    idle: usize,
+    /// The threads that run a cell.
+    running: usize,
 }
 
 /// The runnable cells of one share, first come first served.
@@ -274,7 +311,8 @@ struct RunQueue {
     cells: VecDeque<Runnable>,
 }
 
-static WORKERS: LazyLock<Workers> = LazyLock::new(|| Workers { runnable: Mutex::default(), pushed: Condvar::new() });
+pub(crate) static WORKERS: LazyLock<Workers> =
+    LazyLock::new(|| Workers { runnable: Mutex::default(), backlog: AtomicUsize::new(0), pushed: Condvar::new() });
 
 impl Workers {
     fn push(&'static self, share: &Arc<Share>, cell: Runnable) {
@@ -285,11 +323,18 @@ impl Workers {
             RunQueue { share: Arc::clone(share), cells: VecDeque::new() }
         });
         queue.cells.push_back(cell);
-        if runnable.idle == 0 && runnable.threads < max_threads() && self.spawn() {
+        runnable.queued += 1;
+        if runnable.backlog() > 0 && runnable.threads < max_threads() && self.spawn() {
             runnable.threads += 1;
         }
+        self.backlog.store(runnable.backlog(), Ordering::Relaxed);
         drop(runnable);
         self.pushed.notify_one();
+    }
+
+    /// Returns `true` if a cell waits although every worker runs one.
+    pub(crate) fn are_late(&self) -> bool {
+        self.backlog.load(Ordering::Relaxed) > 0
     }
 
     /// Starts another worker; when the system has no thread for it, the existing ones do the work.
@@ -306,28 +351,45 @@ impl Workers {
                 share.worker_time_ns.fetch_add(used, Ordering::Relaxed);
                 share.count(used, 0);
                 share.charge(used, ended);
+                self.end_slice();
+                // The system's own slices are several of ours: a thread of the runtime that has become ready does not wait
+                // for the end of one.
+                thread::yield_now();
             }
         };
         let named = thread::Builder::new().name("opcell-worker".to_owned()).stack_size(2 << 20);
         named.spawn(work).inspect_err(|error| tracing::error!(%error, "no thread for long cells")).is_ok()
     }
 
+    /// Counts the calling thread as free.
+    fn end_slice(&self) {
+        let mut runnable = self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
+        runnable.running -= 1;
+        self.backlog.store(runnable.backlog(), Ordering::Relaxed);
+    }
+
     /// Waits for a cell of the share that has used least.
     fn next(&self) -> (Arc<Share>, Runnable) {
         let mut runnable = self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(next) = runnable.pop() {
+            let next = runnable.pop();
+            self.backlog.store(runnable.backlog(), Ordering::Relaxed);
+            if let Some(next) = next {
                 return next;
             }
-            runnable.idle += 1;
             runnable = self.pushed.wait(runnable).unwrap_or_else(PoisonError::into_inner);
-            runnable.idle -= 1;
         }
     }
 }
 
 impl RunQueues {
-    /// Takes a cell of the share that has used least.
+    /// Returns the number of cells for which no thread is free. A thread that has been woken and has not taken its cell
+    /// yet is free: a cell that is handed over while nothing else waits is no evidence of contention.
+    fn backlog(&self) -> usize {
+        self.queued.saturating_sub(self.threads.saturating_sub(self.running))
+    }
+
+    /// Takes a cell of the share that has used least, to be run by the calling thread.
     fn pop(&mut self) -> Option<(Arc<Share>, Runnable)> {
         let used = |queue: &RunQueue| queue.share.worker_time_ns.load(Ordering::Relaxed);
         let (&id, queue) = self.by_share.iter_mut().min_by_key(|(_, queue)| used(queue))?;
@@ -337,7 +399,10 @@ impl RunQueues {
             self.by_share.remove(&id);
         }
         self.virtual_time_ns = self.virtual_time_ns.max(share.worker_time_ns.load(Ordering::Relaxed));
-        cell.map(|cell| (share, cell))
+        let cell = cell?;
+        self.queued -= 1;
+        self.running += 1;
+        Some((share, cell))
     }
 }
 
@@ -379,31 +444,31 @@ mod tests {
         }
     }
 
-    /// A share that has used 100 ms in cells of one length, at a time that another share's cell has just begun.
+    /// A share that has used 100 ms in cells of one length.
     fn busy(cell_ns: u64) -> (Arc<Share>, u64) {
         let (share, now) = (Share::new(), now());
         (0..100_000_000 / cell_ns).for_each(|_| share.record(cell_ns, now));
-        Share::new().begins_among_workers(now);
         (share, now)
     }
 
     #[test]
     fn a_plugin_of_short_cells_is_never_handed_over_however_much_it_uses() {
         let (share, now) = busy(7_000);
-        assert!(!share.begins_among_workers(now));
+        assert!(!share.begins_among_workers(now, || true));
     }
 
     #[test]
-    fn a_plugin_of_long_cells_begins_among_the_workers_while_others_run() {
+    fn a_plugin_of_long_cells_begins_among_the_workers_only_while_something_waits() {
         let (share, now) = busy(900_000);
-        assert!(share.begins_among_workers(now));
+        assert!(share.begins_among_workers(now, || true));
+        assert!(!share.begins_among_workers(now, || false));
     }
 
     #[test]
     fn one_cell_that_the_system_preempted_does_not_make_a_plugin_wait() {
         let (share, now) = busy(7_000);
         share.record(8_000_000, now);
-        assert!(!share.begins_among_workers(now));
+        assert!(!share.begins_among_workers(now, || true));
     }
 
     #[test]
@@ -413,6 +478,43 @@ mod tests {
             share.count(10_000_000, 0);
             share.charge(10_000_000, now);
         }
-        assert!(share.begins_among_workers(now));
+        assert!(share.begins_among_workers(now, || true));
+    }
+
+    #[test]
+    fn cells_wait_only_if_no_worker_is_free() {
+        let waiting = |queued, running| RunQueues { queued, running, threads: 2, ..RunQueues::default() }.backlog();
+        assert_eq!([waiting(0, 0), waiting(1, 0), waiting(2, 0), waiting(1, 1)], [0; 4], "a free worker takes it");
+        assert_eq!([waiting(3, 0), waiting(2, 1), waiting(1, 2), waiting(4, 2)], [1, 1, 1, 4]);
+        assert_eq!(RunQueues { queued: 1, ..RunQueues::default() }.backlog(), 1, "no worker has been started");
+    }
+
+    /// A plugin whose first calls were slow, and whose cells are short since: those that began among the workers count
+    /// as well, or it would be handed over forever.
+    #[test]
+    fn a_plugin_that_started_slowly_returns_to_its_callers_threads() {
+        let (share, now) = (Share::new(), now());
+        share.record(20_000_000, now);
+        let mut handed_over = 0;
+        while share.begins_among_workers(now, || true) {
+            share.count(7_000, 0);
+            handed_over += 1;
+            assert!(handed_over < 1_000, "its short cells are handed over forever");
+        }
+        assert!(handed_over > 0);
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_the_cells_of_a_task_that_never_waits() {
+        let other = tokio::spawn(async {});
+        let share = Share::new();
+        let mut cells = 0;
+        while !other.is_finished() {
+            take_turn().await;
+            let busy: Work<()> = Box::pin(async { thread::sleep(SLICE / 4) });
+            run(&share, Instant::now(), busy).await.unwrap();
+            cells += 1;
+            assert!(cells < 100, "the other task never runs");
+        }
     }
 }
