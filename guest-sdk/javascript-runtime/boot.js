@@ -2,7 +2,7 @@
 // replaces what these functions use harms itself alone: the host checks each call, and the reply is made in C.
 (host) => {
   "use strict";
-  const { Error, TypeError, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math } = globalThis;
+  const { Error, TypeError, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math, JSON } = globalThis;
   const { freeze, defineProperty, create } = Object;
 
   const define = (name, value) => defineProperty(globalThis, name, { value, writable: true, configurable: true });
@@ -160,6 +160,16 @@
   define("setInterval", (run, delay, ...args) => timer(run, Number(delay) > 1 ? delay : 1, args, true));
   define("setImmediate", (run, ...args) => timer(run, 0, args, false));
   for (const name of ["clearTimeout", "clearInterval", "clearImmediate"]) define(name, stop);
+
+  // JSON
+
+  const parseJson = JSON.parse;
+  const parse = (text, reviver) => {
+    const json = `${text}`;
+    if (host.nested(json)) throw new RangeError("JSON.parse: the text is nested more than 1000 deep");
+    return parseJson(json, reviver);
+  };
+  defineProperty(JSON, "parse", { value: parse, writable: true, configurable: true });
 
   // Globals of other environments
 

@@ -29,6 +29,7 @@ enum {
   STACK_BYTES = 112 << 10,
   /* Memory that is given back before the reply is put together, so that a program that used up all of it has one. */
   RESERVE_BYTES = 256 << 10,
+  MAX_JSON_DEPTH = 1000,
   MAX_LOG_BYTES = 64 << 10,
   MAX_MESSAGE_BYTES = 2000,
   MAX_LINE_BYTES = 160,
@@ -221,6 +222,30 @@ static JSValue host_wait(JSContext *context, JSValueConst self, int count, JSVal
   return JS_UNDEFINED;
 }
 
+/* Returns true for a text of JSON that is nested deeper than the engine's parser, which measures no stack, may go. */
+static JSValue host_nested(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  size_t length, deep = 0, deepest = 0;
+  const char *text = JS_ToCStringLen(context, &length, values[0]);
+  if (!text) return JS_EXCEPTION;
+  bool in_string = false;
+  for (size_t i = 0; i < length; i++) {
+    char c = text[i];
+    if (in_string) {
+      if (c == '\\') i++;
+      else if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++deep > deepest) deepest = deep;
+    } else if ((c == ']' || c == '}') && deep) {
+      deep--;
+    }
+  }
+  JS_FreeCString(context, text);
+  return JS_NewBool(context, deepest > MAX_JSON_DEPTH);
+}
+
 static JSModuleDef *no_modules(JSContext *context, const char *name, void *opaque) {
   (void)opaque;
   JS_ThrowReferenceError(context, "there is no module '%.100s': a program has the language, its input and its tools", name);
@@ -286,10 +311,13 @@ static void add_place(struct text *json, struct place place) {
   add_member(json, "source_line", source_line(place.line));
 }
 
-static opcell_reply failed(const char *reason, opcell_text message, struct text *details) {
+/* Said in the details of a failure that the same program would meet again: no host retries it. */
+#define FINAL "\"retriable\":false"
+
+static opcell_reply failed(const char *reason, opcell_text message, struct text *details, bool is_final) {
   text_add_string(details, details->length > 1 ? ",\"logs\":[" : "\"logs\":[");
   if (logs.data) text_add(details, logs.data, logs.length);
-  text_add_string(details, "]}");
+  text_add_string(details, is_final ? "]," FINAL "}" : "]}");
   opcell_reply reply = {0};
   reply.failure.reason = opcell_text_of(reason);
   reply.failure.message = message;
@@ -306,7 +334,7 @@ static opcell_reply failure_of(JSValue exception, const char *reason) {
   struct text details = {0}, message = {0};
   text_add(&details, "{", 1);
   /* The engine has no error where there was no memory to make one. */
-  if (JS_IsNull(exception) || JS_IsUninitialized(exception)) return failed("out-of-memory", NO_MEMORY, &details);
+  if (JS_IsNull(exception) || JS_IsUninitialized(exception)) return failed("out-of-memory", NO_MEMORY, &details, true);
   opcell_text text = JS_IsError(exception) ? shown(exception) : displayed(exception);
   if (!text.data) text = OPCELL_TEXT("an error that cannot be read");
   if (opcell_is(text, "InternalError: out of memory")) reason = "out-of-memory", text = NO_MEMORY;
@@ -336,7 +364,16 @@ static opcell_reply failure_of(JSValue exception, const char *reason) {
   add_place(&details, place);
   if (stack.data) stack.length = whole_characters(stack.data, stack.length, MAX_STACK_BYTES);
   if (stack.data && stack.length) add_member(&details, "stack", stack);
-  return failed(reason, message.cut ? text : (opcell_text){message.data, message.length}, &details);
+  /* A tool that has failed may not fail again. */
+  bool is_of_tool = JS_IsError(exception) && property(exception, "reason").data;
+  return failed(reason, message.cut ? text : (opcell_text){message.data, message.length}, &details, !is_of_tool);
+}
+
+/* A failure without an exception. */
+static opcell_reply final_failure(const char *reason, const char *message) {
+  struct text details = {0};
+  text_add(&details, "{", 1);
+  return failed(reason, opcell_text_of(message), &details, true);
 }
 
 /* ---- rejections that nothing awaits ---- */
@@ -385,6 +422,7 @@ static bool start(void) {
   } functions[] = {
       {"call", host_call, 2},       {"list", host_list, 0},           {"log", host_log_values, 1},
       {"random", host_random, 1},   {"monotonic", host_monotonic, 0}, {"wait", host_wait, 1},
+      {"nested", host_nested, 1},
   };
   reserve = malloc(RESERVE_BYTES);
   JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
@@ -470,8 +508,8 @@ static opcell_reply run(opcell_text arguments, opcell_context context) {
     case JS_PROMISE_REJECTED: return failure_of(JS_PromiseResult(js, promise), "program-failed");
     /* Such as of a program that closes the function around it and begins something else. */
     case JS_PROMISE_NOT_A_PROMISE:
-      return opcell_fail("program-invalid", "the program is not the body of one function: its braces do not match");
-    default: return opcell_fail("program-stuck", "the program awaits a promise that nothing settles");
+      return final_failure("program-invalid", "the program is not the body of one function: its braces do not match");
+    default: return final_failure("program-stuck", "the program awaits a promise that nothing settles");
   }
 }
 

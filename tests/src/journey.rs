@@ -147,6 +147,7 @@ impl<W: Witness> Sessions for World<W> {
             parallel_tools: Vec::new(),
             narrowing: None,
             approvals,
+            code: None,
         })
     }
 

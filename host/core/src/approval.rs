@@ -20,6 +20,12 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 impl ToolApproval {
+    /// Returns what the rules ask of a call with these arguments; `None` when it needs no person.
+    #[must_use]
+    pub fn asking(&self, arguments: &Value) -> Option<Asking> {
+        rule::asking(self, arguments)
+    }
+
     /// Returns the rules for people: `asks: always ([sessions])`.
     #[must_use]
     pub fn describe(&self) -> String {

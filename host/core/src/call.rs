@@ -110,6 +110,19 @@ pub struct OpenedSession {
     /// The rules for calls that wait for a person, for each of the tools that has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ToolApproval>,
+    /// The tools that the model calls by programs, if it does: not those that it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Box<CodeTools>>,
+}
+
+/// The tools of a session that its model calls by programs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CodeTools {
+    /// The language of the programs.
+    pub language: ir::CodeMode,
+    /// The tools; enforced when a program calls one.
+    pub tools: Vec<ToolDescription>,
 }
 
 /// One question to a model.

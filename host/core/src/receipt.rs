@@ -89,6 +89,16 @@ impl Receipt {
         }
     }
 
+    /// Returns the number of tool calls that a program made, which count as those of its session do.
+    #[must_use]
+    pub fn inner_calls(&self) -> u64 {
+        match &self.repr {
+            Repr::Value(receipt) => receipt.get(INNER_CALLS).map_or(0, count),
+            // Of a cell; a program's is inside the receipt of its call.
+            Repr::Deferred(_) => 0,
+        }
+    }
+
     /// Returns the number of functions of the host that the receipt's cell called; `None` where no cell ran.
     #[must_use]
     pub fn host_calls(&self) -> Option<u64> {
@@ -276,9 +286,17 @@ pub struct CallReceipt {
     /// The run that the call started, with its use, which also counts in the caller's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Value>,
+    /// The tool calls that a program made, which count as those of its session do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub inner_calls: u64,
     /// The receipt of the cell that performed the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl CallReceipt {
@@ -308,6 +326,7 @@ impl CallReceipt {
             denials: Vec::new(),
             touched: Touched::default(),
             started: None,
+            inner_calls: 0,
             receipt: None,
         }
     }
@@ -360,6 +379,12 @@ impl CallReceipt {
         Self { touched, ..self }
     }
 
+    /// Adds the number of tool calls that it made as a program.
+    #[must_use]
+    pub fn with_inner_calls(self, inner_calls: u64) -> Self {
+        Self { inner_calls, ..self }
+    }
+
     /// Records whether less than the whole result was passed on.
     #[must_use]
     pub fn truncated(self, truncated: bool) -> Self {
@@ -376,6 +401,9 @@ impl CallReceipt {
         Some(Receipt::from(Value::of(&plain).ok()?).with_record(record.clone()))
     }
 }
+
+/// The key under which a receipt has the number of tool calls that a program made.
+const INNER_CALLS: &str = "inner-calls";
 
 /// The key under which a receipt has the run that a call started.
 const STARTED: &str = "started";

@@ -36,6 +36,8 @@ pub struct ModelCaller {
     pub session: Arc<OpenedSession>,
     /// The rest of the limits around the call: the most that a run may use which the call starts.
     pub left: RunLimits,
+    /// `true` if a program calls that the model wrote: it reads results as data, without remarks for models.
+    pub in_program: bool,
 }
 
 /// One call of a tool.
@@ -100,13 +102,34 @@ impl ToolInput {
     /// The call by a model.
     #[must_use]
     pub fn of_model(call: &ToolCall) -> Self {
-        let caller = ModelCaller { called: call.request.name.clone(), session: call.session.clone(), left: call.left };
+        let caller = ModelCaller {
+            called: call.request.name.clone(),
+            session: call.session.clone(),
+            left: call.left,
+            in_program: false,
+        };
         Self {
             context: call.context.clone(),
             cancel: call.cancel.clone(),
             touched: call.touched.clone(),
             ..Self::new(call.request.arguments.clone(), Caller::Model(caller))
         }
+    }
+
+    /// The call by a program that a model wrote.
+    #[must_use]
+    pub fn of_program(call: &ToolCall) -> Self {
+        let mut input = Self::of_model(call);
+        if let Caller::Model(model) = &mut input.caller {
+            model.in_program = true;
+        }
+        input
+    }
+
+    /// Returns `true` if a program calls that a model wrote.
+    #[must_use]
+    pub fn is_of_program(&self) -> bool {
+        self.model().is_some_and(|model| model.in_program)
     }
 
     /// Keeps the receipt of what the tool had performed elsewhere, such as in a cell: it becomes part of the caller's

@@ -87,7 +87,7 @@ pub(crate) fn granting(remedy: &Remedy) -> Option<Grant> {
 
 /// The receipt of a cell.
 #[derive(Debug)]
-struct CellReceipt(opcell_sandbox::Receipt);
+pub(crate) struct CellReceipt(pub(crate) opcell_sandbox::Receipt);
 
 impl LazyReceipt for CellReceipt {
     fn to_value(&self) -> Value {

@@ -11,7 +11,7 @@ mod versions;
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{Duplicate, HostError, PluginError, StartError};
 pub use invocation::{CallError, CallOutput, Invocation};
-pub(crate) use loading::Parts;
+pub(crate) use loading::{Ground, Loader, Parts};
 pub use metered::JournalSink;
 pub(crate) use versions::WeakHost;
 

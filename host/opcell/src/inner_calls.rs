@@ -72,17 +72,6 @@ impl CellServices {
         Ok(target)
     }
 
-    /// The context of the next call of this cell. Its key is the same when the cell is run again and calls the same
-    /// things in the same order.
-    fn nested(&self, context: &CallContext) -> CallContext {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let idempotency_key = match context.idempotency_key.as_ref() {
-            "" => context.idempotency_key.clone(),
-            key => format!("{key}/{number}").into(),
-        };
-        CallContext { nesting: context.nesting.saturating_add(1), idempotency_key, ..context.clone() }
-    }
-
     async fn perform(
         &self,
         target: Target,
@@ -161,8 +150,19 @@ impl Target {
     }
 }
 
+/// The context of the next call of a cell that has made `calls`. Its key is the same when the cell is run again and calls
+/// the same things in the same order.
+pub(crate) fn nested(calls: &AtomicU64, context: &CallContext) -> CallContext {
+    let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+    let idempotency_key = match context.idempotency_key.as_ref() {
+        "" => context.idempotency_key.clone(),
+        key => format!("{key}/{number}").into(),
+    };
+    CallContext { nesting: context.nesting.saturating_add(1), idempotency_key, ..context.clone() }
+}
+
 /// Takes what a call touched from its receipt: the cell that made the call answers for it.
-fn absorb(into: &mut Touched, receipt: &Receipt) {
+pub(crate) fn absorb(into: &mut Touched, receipt: &Receipt) {
     let touched = receipt.get("touched").and_then(|touched| serde_json::from_value::<Touched>(touched.into()).ok());
     into.inner_host_calls += receipt.host_calls().unwrap_or(0);
     if let Some(touched) = touched {
@@ -205,7 +205,7 @@ impl HostServices for CellServices {
         let sent = arguments.len() as u64;
         let arguments = read_arguments(arguments)?;
         let target = self.admit(tool, &arguments, context)?;
-        let context = self.nested(context);
+        let context = nested(&self.calls, context);
         let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
         let Reply { result, receipt } = self.perform(target, name, arguments, context, touched).await;
         let result = result.map(|value| value.to_json());

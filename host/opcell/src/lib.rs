@@ -73,6 +73,7 @@ pub mod library;
 
 pub mod catalog;
 mod inner_calls;
+mod programs;
 pub use opcell_tools::http;
 pub mod places;
 pub mod services;

@@ -20,6 +20,7 @@ use opcell_ir::{Diagnostic, ir::ApprovalRules};
 use opcell_schema::shown;
 use opcell_session::{
     HostSessions,
+    code::Programs,
     context::project_context,
     models::{Models, ScriptedModel},
     sessions::Extension,
@@ -40,6 +41,7 @@ pub(crate) struct SessionDeps<'a> {
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
     pub child_runs: Arc<ChildRuns>,
+    pub programs: Arc<dyn Programs>,
     /// The result of [`own_tools`].
     pub own: Vec<SessionTool>,
 }
@@ -109,6 +111,7 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     approvals(&mut tools, &settings.tool_approvals, &settings.server_approvals, &settings.approved)?;
     let mut builder = HostSessions::builder()
         .tools(tools)
+        .programs(around.programs)
         .models(models)
         .skills(around.skills.clone())
         .context_files(context_files)
@@ -210,12 +213,13 @@ fn bound(tools: &[SessionTool], bindings: &IndexMap<String, String>) -> Vec<Sess
 
 fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
     let tool = |entry: &crate::catalog::Entry| {
-        let Offer::Operation { effects, .. } = entry.offer else { return None };
+        let Offer::Operation { effects, data_schema } = &entry.offer else { return None };
         let schema = shown::schema(&entry.arguments_schema);
-        let description = ToolDescription::new(entry.id.as_str(), shown::text(&entry.summary), schema);
+        let description = ToolDescription::new(entry.id.as_str(), shown::text(&entry.summary), schema)
+            .with_results(Some(shown::schema(data_schema).into()));
         let operations: Arc<dyn Operations> = catalog.clone();
         let provider = Provider::Plugin(entry.plugin.clone());
-        let tool = OperationTool::new(operations, description, effects, provider);
+        let tool = OperationTool::new(operations, description, *effects, provider);
         Some(SessionTool {
             extension: Some(entry.plugin.as_ref().to_owned()),
             by_declaration: catalog.reaches(&entry.plugin),

@@ -26,6 +26,9 @@ pub struct ContextRequest {
     pub limits: LimitRequest,
     /// The settings that the plugin reads through `wasi:config/store`, in place of its own.
     pub settings: Settings,
+    /// `true` if the services of each call decide which tools it reaches, and no grant: every tool that the plugin's
+    /// manifest asks for gets to them.
+    pub tools_of_services: bool,
 }
 
 /// The grants, limits and settings of a plugin on behalf of one tenant or user. For
@@ -54,8 +57,8 @@ impl Sandbox {
     /// # Errors
     /// When a granted directory cannot be opened, or would reach what no grant extends to.
     pub fn context(&self, plugin: &Plugin, request: ContextRequest) -> Result<PluginContext, LoadError> {
-        let ContextRequest { grants, limits, settings } = request;
-        let policy = plugin.policy().with_grants(grants);
+        let ContextRequest { grants, limits, settings, tools_of_services } = request;
+        let policy = plugin.policy().with_grants(grants).with_tools_of_services(tools_of_services);
         let roots = self.open_roots(plugin.name(), policy.grants())?;
         let limits = plugin.effective_limits().narrowed(&limits);
         Ok(PluginContext {

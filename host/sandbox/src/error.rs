@@ -6,7 +6,7 @@ use crate::{
     manifest::ManifestError,
     recording::NotRecorded,
 };
-use opcell_types::{Denial, Digest, Failure, Source};
+use opcell_types::{Denial, Digest, Failure, Source, Value};
 use std::path::PathBuf;
 
 /// Why a cell has no result. The receipt is beside it in [`crate::CellResult`].
@@ -184,12 +184,18 @@ impl From<CellError> for Failure {
     fn from(error: CellError) -> Self {
         let failure = Self::new(Source::Sandbox, error.kind(), error.to_string());
         match error {
+            CellError::PluginFailure(failure) if says_final(&failure) => failure,
             CellError::PluginFailure(failure) => failure.retriable(),
             CellError::Denied(denial) => failure.with_denial(denial),
             CellError::Timeout { .. } | CellError::Busy { .. } | CellError::HostError { .. } => failure.retriable(),
             _ => failure,
         }
     }
+}
+
+/// Returns `true` if a plugin says in the details of its failure that calling it again would not help.
+fn says_final(failure: &Failure) -> bool {
+    failure.details.as_ref().and_then(|details| details.get("retriable")) == Some(&Value::Bool(false))
 }
 
 /// Why a component did not become a plugin.
@@ -445,4 +451,20 @@ pub enum SandboxError {
     /// A limit is out of range.
     #[error(transparent)]
     Limit(#[from] LimitError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_failure_is_retried_unless_the_plugin_says_that_it_stays() {
+        let retriable = |details| {
+            let failure = Failure::new(Source::Plugin, "empty", "nothing there");
+            Failure::from(CellError::PluginFailure(failure.with_details(Value::from(details)))).retriable
+        };
+        assert!(retriable(json!({})) && retriable(json!({"retriable": true})) && retriable(json!("false")));
+        assert!(!retriable(json!({"retriable": false})));
+    }
 }

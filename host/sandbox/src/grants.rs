@@ -181,19 +181,27 @@ pub struct Policy {
     grants: Grants,
     /// `true` if it cannot say which stores it requests, and so requests whichever it opens.
     any_store: bool,
+    /// `true` if the services of each call decide which tools it reaches.
+    tools_of_services: bool,
 }
 
 impl Policy {
     /// Returns the policy of `plugin`.
     #[must_use]
     pub fn new(plugin: Arc<str>, requests: Requests, grants: Grants) -> Self {
-        Self { plugin, requests, grants, any_store: false }
+        Self { plugin, requests, grants, any_store: false, tools_of_services: false }
     }
 
     /// The same for a component that has no manifest to ask for stores in: those that are granted are all that it gets.
     #[must_use]
     pub(crate) fn asking_for_any_store(self) -> Self {
         Self { any_store: true, ..self }
+    }
+
+    /// The same for calls whose services decide which tools they reach, as far as the plugin asks for them.
+    #[must_use]
+    pub(crate) fn with_tools_of_services(self, tools_of_services: bool) -> Self {
+        Self { tools_of_services, ..self }
     }
 
     /// The same plugin, which asks for the same, with other grants.
@@ -353,7 +361,7 @@ impl Policy {
 
     fn is_granted(&self, kind: Capability, name: &str) -> bool {
         match kind {
-            Capability::Tool => self.grants.tools.contains(name),
+            Capability::Tool => self.tools_of_services || self.grants.tools.contains(name),
             Capability::Skill => self.grants.skills.contains(name),
             Capability::Files => self.grants.files.contains_key(name),
             Capability::Store => self.grants.stores.contains_key(name),
@@ -411,6 +419,16 @@ mod tests {
         assert_eq!(denial.capability, "tool http.fetch");
         let (plugin, name) = ("triage".into(), "http.fetch".to_owned());
         assert_eq!(denial.remedy, Remedy::Grant { plugin, capability: Capability::Tool, name, access: None });
+    }
+
+    #[test]
+    fn services_decide_on_tools_that_the_plugin_asks_for_and_on_nothing_else() {
+        let of = |requested: &[&str]| policy(requested, &[]).with_tools_of_services(true);
+        assert!(of(&[ANY_TOOL]).allows(Capability::Tool, "bash", None).is_ok());
+        assert!(of(&["http.fetch"]).allows(Capability::Tool, "bash", None).is_err());
+        assert!(of(&[ANY_TOOL]).allows(Capability::Skill, "bash", None).is_err());
+        let nothing = Narrowing::to_nothing();
+        assert!(of(&[ANY_TOOL]).allows(Capability::Tool, "bash", Some(&nothing)).is_err());
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! in nothing that goes out.
 //!
 //! The modules, in the order in which a session passes through them: [`context`] and [`skills`] find what there is to
-//! know, [`prompt`] makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`sessions`] puts them
-//! together.
+//! know, [`prompt`] makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`code`] does it by
+//! programs, [`sessions`] puts them together.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
@@ -28,6 +28,8 @@ pub mod prompt;
 pub mod models;
 
 pub mod tools;
+
+pub mod code;
 
 pub mod sessions;
 

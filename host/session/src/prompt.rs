@@ -4,7 +4,7 @@ mod forms;
 mod parts;
 mod selection;
 
-pub use parts::{ContextFile, Entry, PromptContribution, PromptParts};
+pub use parts::{CodePart, ContextFile, Entry, PromptContribution, PromptParts};
 pub use selection::{ComponentSelection, SelectionError};
 
 use opcell_ir::ir::PromptMode;
@@ -144,7 +144,8 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
         (!shown.is_empty()).then(|| form(mode, &shown))
     };
 
-    let can_read = parts.tools.iter().any(|tool| tool.name == "read");
+    let code = parts.code.as_ref();
+    let can_read = parts.tools.iter().any(|tool| tool.name == "read") || code.is_some_and(|code| code.reads);
     let skills = listed(Component::Skills, &parts.skills, forms::skills).filter(|_| can_read);
     let skills_hidden = !parts.skills.is_empty() && !can_read;
     let files: Vec<_> =
@@ -160,7 +161,8 @@ pub fn assemble(parts: &PromptParts) -> SystemPrompt {
 
     add(Component::Preamble, Some(forms::preamble(mode)));
     let tools = named(selection, Component::Tools, &parts.tools);
-    add(Component::Tools, Some(forms::tools(mode, &tools, &parts.unavailable_tools)));
+    let listed_tools = forms::tools(mode, &tools, &parts.unavailable_tools);
+    add(Component::Tools, Some(code.map_or(listed_tools.clone(), |code| format!("{listed_tools}\n\n{}", code.text))));
     add(Component::Skills, skills);
     add(Component::ContextFiles, (!files.is_empty()).then(|| forms::context_files(&files)));
     add(Component::Extensions, listed(Component::Extensions, &parts.extensions, forms::extensions));

@@ -1,6 +1,7 @@
 //! The engine's [`Sessions`]: opens sessions from what steps declare, asks models, calls tools.
 
 mod builder;
+mod code;
 mod open;
 mod problems;
 mod settings;
@@ -9,6 +10,7 @@ use open::Current;
 
 pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
 
+use crate::code::{Programs, RUN_CODE};
 use crate::models::{Model, Models};
 use crate::prompt::{ContextFile, SystemPrompt};
 use crate::skills::SkillLibrary;
@@ -33,7 +35,9 @@ pub type RuntimeMetadata = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 pub struct HostSessions {
     models: Arc<Models>,
     answers: Arc<dyn Model>,
-    tools: Toolbox,
+    tools: Arc<Toolbox>,
+    /// Runs the programs of sessions that call tools by programs.
+    programs: Option<Arc<dyn Programs>>,
     skills: Arc<SkillLibrary>,
     extensions: Vec<Extension>,
     workflows: Option<Arc<dyn Workflows>>,
@@ -124,7 +128,10 @@ impl Sessions for HostSessions {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
-        self.tools.call(&call).await
+        match &call.session.code {
+            Some(code) if call.request.name == RUN_CODE => self.run_code(&call, code).await,
+            _ => self.tools.call(&call).await,
+        }
     }
 }
 

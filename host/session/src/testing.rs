@@ -29,6 +29,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         parallel_tools: Vec::new(),
         narrowing: None,
         approvals: Vec::new(),
+        code: None,
     }
 }
 

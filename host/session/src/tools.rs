@@ -19,6 +19,7 @@ pub use operation::OperationTool;
 pub use roots::{FileRoot, FileRoots, RootError};
 pub use shell::{Shell, TOOL_CALL_VARIABLE, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};
+pub(crate) use {checked::mismatch, toolbox::fitted};
 
 use crate::skills::SkillLibrary;
 use opcell_engine::ports::Failure;

@@ -15,13 +15,22 @@ pub struct ToolDescription {
     pub description: String,
     /// JSON Schema of its arguments, which are an object.
     pub parameters: Value,
+    /// JSON Schema of its results, where it is known and someone reads it: programs do, models get none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<Value>,
 }
 
 impl ToolDescription {
     /// A tool that is called by `name` with arguments that match `parameters`, a JSON Schema.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: impl Into<Value>) -> Self {
-        Self { name: name.into(), description: description.into(), parameters: parameters.into() }
+        Self { name: name.into(), description: description.into(), parameters: parameters.into(), results: None }
+    }
+
+    /// The same with the schema of its results, if there is one.
+    #[must_use]
+    pub fn with_results(self, results: Option<Value>) -> Self {
+        Self { results, ..self }
     }
 
     /// The same under another name.

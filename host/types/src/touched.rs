@@ -13,6 +13,9 @@ const LISTED: usize = 64;
 /// Longest path that is kept, in bytes.
 const PATH: usize = 300;
 
+/// The most that is kept of a call's arguments, and of its result, in bytes.
+const SHOWN: usize = 1_000;
+
 /// Longest warning that is kept, in bytes.
 const WARNING: usize = 600;
 
@@ -118,6 +121,13 @@ pub struct InnerCall {
     /// The reason of its failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// The arguments as JSON, cut to a readable length; of calls of programs that models write, whose own arguments
+    /// are recorded as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// The result as JSON, or the message of the failure, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
 }
 
 /// The resources that a call touched.
@@ -261,6 +271,20 @@ impl Touched {
                 Ok(received) => call.received = received,
                 Err(reason) => call.failed = Some(one_line(reason, PATH)),
             }
+        }
+    }
+
+    /// Notes the arguments of a call that [`Self::call`] noted, as JSON.
+    pub fn call_arguments(&mut self, call: Option<usize>, arguments: &str) {
+        if let Some(call) = call.and_then(|at| self.calls.get_mut(at)) {
+            call.arguments = Some(one_line(arguments, SHOWN));
+        }
+    }
+
+    /// Notes the result of a call that [`Self::call`] noted, as JSON, or the message of its failure.
+    pub fn call_result(&mut self, call: Option<usize>, result: &str) {
+        if let Some(call) = call.and_then(|at| self.calls.get_mut(at)) {
+            call.result = Some(one_line(result, SHOWN));
         }
     }
 

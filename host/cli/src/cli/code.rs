@@ -2,9 +2,14 @@
 
 use super::{Exit, Failure, Global, Terminal, host, input, op};
 use clap::{Args, Subcommand};
-use opcell::{Grant, PluginConfig, builtin, config::Config, document, services::HTTP_FETCH};
-use opcell_ir::Diagnostic;
-use opcell_types::Value;
+use opcell::{Grant, PluginConfig, builtin, config::Config, document, report::printable, services::HTTP_FETCH};
+use opcell_engine::ports::OpenSession;
+use opcell_ir::{
+    Diagnostic,
+    ir::{CodeMode, Session},
+};
+use opcell_types::{CallContext, Value};
+use serde_json::json;
 use std::path::PathBuf;
 
 /// The operation of the plugin.
@@ -17,6 +22,20 @@ const MAX_SOURCE: u64 = 16 << 20;
 pub enum CodeCommand {
     /// Run a program in JavaScript and print its result.
     Run(RunArgs),
+    /// Print the declarations of tools that a model reads before it writes a program.
+    ///
+    /// Starts the MCP servers that have the tools.
+    Types(TypesArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct TypesArgs {
+    /// Tool that the session declares (repeatable). Without it, the tools of sessions that declare none.
+    #[arg(long, value_name = "TOOL")]
+    tool: Vec<String>,
+    /// Session profile of the project.
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -35,7 +54,29 @@ pub struct RunArgs {
 pub async fn code(global: &Global, command: &CodeCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         CodeCommand::Run(args) => run(global, args, terminal).await,
+        CodeCommand::Types(args) => types(global, args, terminal).await,
     }
+}
+
+async fn types(global: &Global, args: &TypesArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let host = global.host(terminal).await?;
+    let session = Session {
+        tools: (!args.tool.is_empty()).then(|| args.tool.clone()),
+        session_profile: args.profile.clone(),
+        code: Some(CodeMode::Javascript),
+        ..Session::default()
+    };
+    let context = CallContext::default();
+    let request = OpenSession { context, session, judge: false, engine_tools: Vec::new(), inherited: None };
+    let declared = host.sessions().declarations(&request).await;
+    let declared = declared.map_err(|failure| Diagnostic::error("session-failed-to-open", failure.message))?;
+    if terminal.json {
+        let bytes = declared.text.len();
+        terminal.json(&json!({"declarations": declared.text, "bytes": bytes, "left-out": declared.left_out}))?;
+    } else {
+        terminal.line(&printable(&declared.text))?;
+    }
+    Ok(Exit::Done)
 }
 
 async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {

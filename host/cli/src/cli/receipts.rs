@@ -3,7 +3,7 @@
 use super::units::{Align, bytes, columns, counted, duration};
 use opcell::{remedy, report::printable};
 use opcell_engine::receipt::{Receipt, cell_of, is_of_call};
-use opcell_types::{Value, touched::Touched};
+use opcell_types::{Value, text::one_line, touched::Touched};
 use std::collections::BTreeMap;
 
 /// Calls up to this number are shown one by one.
@@ -11,6 +11,9 @@ const SINGLY: usize = 20;
 
 /// Files, requests and keys that one call is shown to have touched, unless all are wanted.
 const TOUCHED: usize = 10;
+
+/// Bytes of the arguments, and of the result, of a program's call that are shown, unless all are wanted.
+const SHOWN: usize = 120;
 
 const ALIGNS: [Align; 6] = [Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Left];
 
@@ -118,7 +121,13 @@ fn touched(receipt: &Value, most: usize) -> Vec<String> {
         let moved = moved([(call.sent, "sent"), (call.received, "received")]);
         let failed = call.failed.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
         let open = if call.duration_us.is_none() { "  no answer" } else { "" };
-        format!("  call {}{failed}{open}{moved}", call.tool)
+        let shown = if most == usize::MAX { usize::MAX } else { SHOWN };
+        let part = |before: &str, text: Option<&String>| match text {
+            Some(text) => format!("{before}{}", one_line(text, shown)),
+            None => String::new(),
+        };
+        let (given, answer) = (part(" ", call.arguments.as_ref()), part(" → ", call.result.as_ref()));
+        format!("  call {}{given}{answer}{failed}{open}{moved}", call.tool)
     });
     let warnings = of.warnings.iter().map(|warning| format!("  warning: {warning}"));
     let mut lines: Vec<String> = warnings.chain(calls).chain(requests).chain(files).chain(keys).collect();

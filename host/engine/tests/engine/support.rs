@@ -307,6 +307,7 @@ impl Sessions for Script {
             parallel_tools: self.world().parallel_tools.clone(),
             narrowing: None,
             approvals: approvals(&request),
+            code: None,
         };
         self.world().opened.push(request);
         Ok(opened)

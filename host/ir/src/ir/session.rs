@@ -64,6 +64,9 @@ pub struct Session {
     /// Maximum tool calls of one turn, 1000 by default; further ones are refused with a message to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tool_calls: Option<u32>,
+    /// The way in which the model calls tools: by programs in this language instead of one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<CodeMode>,
     /// Rules for calls of tools that wait for a person. Those of every place count, the strictest decides.
     #[serde(skip_serializing_if = "ApprovalRules::is_empty")]
     pub approve: ApprovalRules,
@@ -121,7 +124,8 @@ impl Session {
             logprobs,
             top_logprobs,
             max_rounds,
-            max_tool_calls
+            max_tool_calls,
+            code
         );
         session.approve.add(&outer.approve);
         session.system_prompt = match (&outer.system_prompt, session.system_prompt.take()) {
@@ -239,6 +243,17 @@ pub enum PromptMode {
     Lambda,
     /// Plain sentences.
     Prose,
+}
+
+/// The language of the programs by which a model calls its tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CodeMode {
+    /// JavaScript.
+    Javascript,
+    /// No programs: tools are called one by one, whatever a profile says.
+    Off,
 }
 
 /// The amount of thinking before an answer.

@@ -15,6 +15,7 @@ use crate::{
     journals,
     library::Library,
     places::Places,
+    programs::SessionPrograms,
     report::Rejected,
     services::{HTTP_FETCH, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
@@ -37,6 +38,7 @@ use opcell_session::{
 };
 use opcell_types::control::ControlFiles;
 use std::{fmt, path::PathBuf, sync::Arc};
+use tokio::sync::OnceCell;
 
 /// The treatment of a plugin that requests more than its operator has agreed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -579,6 +581,13 @@ impl Host {
         catalog.check_document_tools()?;
         let (config, catalog) = (parts.config.clone(), Arc::new(catalog));
         let (loader, config_of, ground) = (parts.loader.clone(), parts.config.clone(), parts.ground.clone());
+        let programs = Arc::new(SessionPrograms {
+            loader: loader.clone(),
+            config: config_of.clone(),
+            ground: ground.clone(),
+            catalog: Arc::downgrade(&catalog),
+            loaded: OnceCell::new(),
+        });
         catalog.connect();
         unknown_grants(&parts.config, &parts.loader, &catalog);
         catalog.widen_with(Widening { loader, config: config_of, ground, tenants: parts.tenants.clone() });
@@ -586,7 +595,8 @@ impl Host {
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
-        let sessions = Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone())?;
+        let sessions =
+            Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone(), programs)?;
         let mut engine = match &parts.sibling {
             Some(engine) => engine.sibling(),
             None => Engine::builder(),
@@ -615,6 +625,7 @@ impl Host {
         catalog: &Arc<Catalog>,
         library: &Arc<Library>,
         child_runs: Arc<ChildRuns>,
+        programs: Arc<SessionPrograms>,
     ) -> Result<Arc<HostSessions>, HostError> {
         let bindings =
             config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
@@ -631,6 +642,7 @@ impl Host {
             library,
             skills: &ground.skills,
             child_runs,
+            programs,
             own: ground.own,
         };
         Ok(Arc::new(sessions::build(config.sessions, surroundings)?))

@@ -81,7 +81,7 @@ impl LazySandbox {
     }
 
     /// The sandbox, if a plugin has been loaded.
-    pub(super) fn opened(&self) -> Option<&Arc<Sandbox>> {
+    pub(crate) fn opened(&self) -> Option<&Arc<Sandbox>> {
         self.opened.get()
     }
 
@@ -106,10 +106,10 @@ pub(crate) struct Loader {
 }
 
 /// A plugin, or why it is left out.
-pub(super) type LoadedOrNot = Result<Loaded, PluginError>;
+pub(crate) type LoadedOrNot = Result<Loaded, PluginError>;
 
 impl Loader {
-    pub(super) async fn load(
+    pub(crate) async fn load(
         &self,
         plugin: &PluginConfig,
         config: &Config,
@@ -214,8 +214,8 @@ impl Loader {
         let sandbox = self.sandbox.opened().ok_or_else(unloaded)?;
         let (plugin, name) = (&loaded.plugin, loaded.plugin.name());
         let PluginOfTenant { grants, settings } = tenant.plugin(name);
-        let request =
-            ContextRequest { grants: grants.capabilities.clone(), limits: tenant.limit_request().clone(), settings };
+        let (grants_of, limits) = (grants.capabilities.clone(), tenant.limit_request().clone());
+        let request = ContextRequest { grants: grants_of, limits, settings, tools_of_services: false };
         let context = sandbox.context(plugin, request).map_err(|error| {
             let path = format!("for tenant {}", tenant.name()).into();
             Box::new(PluginError { plugin: name.to_owned(), path, error, place: None })

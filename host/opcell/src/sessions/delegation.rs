@@ -405,9 +405,10 @@ mod tests {
             parallel_tools: Vec::new(),
             narrowing: None,
             approvals: Vec::new(),
+            code: None,
         };
         let left = opcell_ir::ir::RunLimits::default();
-        let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left };
+        let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left, in_program: false };
         ToolInput { context, ..ToolInput::new(Value::object::<&str>([]), Caller::Model(by)) }
     }
 

@@ -45,7 +45,7 @@ impl Remote {
         let binary = if is_model { Binary::Omit } else { Binary::Keep };
         let called = self.server.call(&self.tool, arguments, binary, trace::outgoing(&input.context)).await?;
         input.touched.note(|touched| called.warnings.iter().for_each(|warning| touched.warn(warning)));
-        Ok(if is_model { with_warnings(called) } else { called.value })
+        Ok(if is_model && !input.is_of_program() { with_warnings(called) } else { called.value })
     }
 }
 
@@ -71,7 +71,7 @@ impl Tool for Remote {
     async fn current(&self) -> Result<Option<ToolDescription>, Failure> {
         let listed = self.listed().await.map_err(|failure| with_remedy(self.server.name(), failure))?;
         let name = self.description.name.as_str();
-        Ok(Some(ToolDescription::new(name, listed.description, listed.parameters)))
+        Ok(Some(ToolDescription::new(name, listed.description, listed.parameters).with_results(listed.results)))
     }
 
     async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {

@@ -58,6 +58,15 @@ pub struct PromptContribution {
     pub text: String,
 }
 
+/// Tools that a model calls by programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodePart {
+    /// The rules for programs, and the declarations of the tools.
+    pub text: String,
+    /// `true` if `read` is one of the tools.
+    pub reads: bool,
+}
+
 /// The structured state that a system prompt is built from. Capabilities are already narrowed to what the session may
 /// use.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -69,6 +78,8 @@ pub struct PromptParts {
     /// Tools that the session declares and the host does not have, by name; said, so that the model does not look for
     /// them.
     pub unavailable_tools: Vec<String>,
+    /// Everything about the tools that the model calls by programs; `None` where it calls none so.
+    pub code: Option<CodePart>,
     /// The skills that the model may read.
     pub skills: Vec<Entry>,
     /// The extensions that are there.

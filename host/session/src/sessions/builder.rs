@@ -1,6 +1,7 @@
 //! Puts a host's sessions together.
 
 use super::{HostSessions, RuntimeMetadata};
+use crate::code::Programs;
 use crate::models::{Model, Models, ModelsConfig, ModelsError, Recorder};
 use crate::prompt::ContextFile;
 use crate::skills::SkillLibrary;
@@ -70,6 +71,7 @@ pub struct HostSessionsBuilder {
     skills: Arc<SkillLibrary>,
     extensions: Vec<Extension>,
     workflows: Option<Arc<dyn Workflows>>,
+    programs: Option<Arc<dyn Programs>>,
     profiles: IndexMap<String, ir::Session>,
     defaults: ir::Session,
     context_files: Vec<ContextFile>,
@@ -132,6 +134,13 @@ impl HostSessionsBuilder {
     #[must_use]
     pub fn workflows(mut self, workflows: Arc<dyn Workflows>) -> Self {
         self.workflows = Some(workflows);
+        self
+    }
+
+    /// Runs the programs of sessions that call tools by programs; without it, no session can.
+    #[must_use]
+    pub fn programs(mut self, programs: Arc<dyn Programs>) -> Self {
+        self.programs = Some(programs);
         self
     }
 
@@ -204,7 +213,8 @@ impl HostSessionsBuilder {
         Ok(HostSessions {
             models,
             answers,
-            tools: Toolbox::new(self.tools, self.result_limit.unwrap_or(RESULT_LIMIT))?,
+            tools: Arc::new(Toolbox::new(self.tools, self.result_limit.unwrap_or(RESULT_LIMIT))?),
+            programs: self.programs,
             skills: self.skills,
             extensions: self.extensions,
             workflows: self.workflows,

@@ -3,10 +3,12 @@
 use super::builder::{Extension, MissingTools};
 use super::settings::{Effective, effective};
 use super::{HostSessions, failure};
-use crate::prompt::{ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
+use crate::code::{self, RUN_CODE};
+use crate::prompt::{Component, ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
 use crate::tools::{DELEGATE_TOOL, identity};
 use futures_util::future::join_all;
 use opcell_engine::approval::ToolApproval;
+use opcell_engine::call::CodeTools;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_ir::agent;
 use opcell_ir::ir::{ApprovalRules, Ask, Generation, ModelOverride, Session};
@@ -21,7 +23,11 @@ use std::collections::{HashMap, HashSet};
 /// A session but for its models.
 pub(super) struct Assembled {
     pub(super) prompt: SystemPrompt,
+    /// The tools that the model calls itself.
     pub(super) tools: Vec<ToolDescription>,
+    /// The tools that it calls by programs.
+    pub(super) code: Option<Box<CodeTools>>,
+    approvals: Vec<ToolApproval>,
     settings: Session,
     ceiling: Option<Session>,
 }
@@ -36,9 +42,9 @@ pub(super) struct Current {
 }
 
 /// A tool that a session has.
-struct Allowed {
-    description: ToolDescription,
-    lambda: Option<String>,
+pub(super) struct Allowed {
+    pub(super) description: ToolDescription,
+    pub(super) lambda: Option<String>,
 }
 
 impl HostSessions {
@@ -69,7 +75,7 @@ impl HostSessions {
     }
 
     pub(super) fn open_session(&self, request: &OpenSession, current: &Current) -> Result<OpenedSession, Failure> {
-        let Assembled { mut prompt, tools, settings, ceiling } = self.assemble(request, current)?;
+        let Assembled { mut prompt, tools, code, approvals, settings, ceiling } = self.assemble(request, current)?;
         let models = self.models.select(settings.model.as_ref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
         if settings.logprobs == Some(true) {
@@ -82,7 +88,6 @@ impl HostSessions {
         let parallel_tools = names.filter(|name| changes_nothing(name)).cloned().collect();
         let sections = Value::from(sections);
         let narrowing = ceiling.map(Box::new);
-        let approvals = tools.iter().filter_map(|tool| self.approval(tool, &settings, current)).collect();
         Ok(OpenedSession {
             system: prompt.text(),
             sections,
@@ -92,6 +97,7 @@ impl HostSessions {
             parallel_tools,
             narrowing,
             approvals,
+            code,
         })
     }
 
@@ -144,6 +150,10 @@ impl HostSessions {
             self.allowed_tools(&settings, &extensions, &request.engine_tools, current)?;
         let workflows = self.allowed_workflows(&settings, &mut tools)?;
         let skills = self.allowed_skills(&settings)?;
+        let approvals: Vec<ToolApproval> =
+            tools.iter().filter_map(|tool| self.approval(&tool.description, &settings, current)).collect();
+        settings.tools = Some(tools.iter().map(|tool| tool.description.name.clone()).collect());
+        let mut by_code = self.by_code(&settings, &mut tools, &request.engine_tools, &approvals)?;
         let parts = PromptParts {
             mode: settings.prompt_mode.unwrap_or_default(),
             tools: tools
@@ -153,6 +163,7 @@ impl HostSessions {
                 })
                 .collect(),
             unavailable_tools,
+            code: by_code.as_ref().map(|by_code| by_code.part.clone()),
             contributions: extensions
                 .iter()
                 .filter_map(|extension| {
@@ -175,7 +186,6 @@ impl HostSessions {
             selection,
         };
         let names = |entries: &[Entry]| Some(entries.iter().map(|entry| entry.name.clone()).collect());
-        settings.tools = names(&parts.tools);
         settings.skills = names(&parts.skills);
         settings.extensions = names(&parts.extensions);
         settings.workflows = names(&parts.workflows);
@@ -184,9 +194,17 @@ impl HostSessions {
             .notes
             .extend(narrowed.iter().map(|(kind, name)| format!("{}; it goes on without it", without(kind, name))));
         prompt.notes.extend(parts.unavailable_tools.iter().map(|name| self.withheld(name, current)));
-        let asking = tools.iter().filter_map(|tool| self.approval(&tool.description, &settings, current));
-        prompt.notes.extend(asking.map(|approval| format!("{} {}", approval.tool, approval.describe())));
-        Ok(Assembled { prompt, tools: tools.into_iter().map(|tool| tool.description).collect(), settings, ceiling })
+        prompt.notes.extend(approvals.iter().map(|approval| format!("{} {}", approval.tool, approval.describe())));
+        let mut tools: Vec<ToolDescription> =
+            tools.into_iter().map(|tool| tool.description.with_results(None)).collect();
+        if let Some(by_code) = &mut by_code
+            && prompt.section(Component::Tools).is_none()
+            && let Some(runs) = tools.iter_mut().find(|tool| tool.name == RUN_CODE)
+        {
+            *runs = code::description(Some(&by_code.part.text));
+        }
+        let code = by_code.map(|by_code| Box::new(by_code.tools));
+        Ok(Assembled { prompt, tools, code, approvals, settings, ceiling })
     }
 
     /// Applies the document's settings for the model that will answer first, by its whole id or without its provider.

@@ -50,6 +50,7 @@ pub(super) fn effective(
         settings.extensions = request.session.extensions.clone();
         settings.workflows = request.session.workflows.clone().or(Some(Vec::new()));
         settings.thinking_level = request.session.thinking_level.or(Some(ThinkingLevel::Off));
+        settings.code = request.session.code;
     }
     let narrowed = request.inherited.as_ref().map(|outer| narrow(&mut settings, outer)).unwrap_or_default();
     let ceiling = ceiling(request, profiles, &settings)?;
@@ -141,6 +142,7 @@ fn fill(settings: &mut Session, layer: &Session) {
         top_logprobs,
         max_rounds,
         max_tool_calls,
+        code,
         final_tool
     );
     macro_rules! take_generation {

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+mod code;
+
 /// A host with a working folder, two skills, an extension with a tool of its own, and two workflows.
 struct World {
     _folder: TempDir,

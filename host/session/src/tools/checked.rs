@@ -127,7 +127,7 @@ pub fn check_arguments(name: &str, schema: &Schema, arguments: &Value) -> Result
 }
 
 /// The failure of a call whose arguments do not match.
-pub(super) fn mismatch(name: &str, problems: &[String]) -> Failure {
+pub(crate) fn mismatch(name: &str, problems: &[String]) -> Failure {
     let message = format!("the arguments of `{name}` do not match its schema: {}", problems.join("; "));
     failure("invalid-arguments", message)
 }

@@ -44,7 +44,7 @@ impl Tool for OperationTool {
         self.provider.clone()
     }
 
-    /// The operation's data; with its summary beside it where it gives one.
+    /// The operation's data; for a model with its summary beside it where it gives one.
     async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let asked = call::Call {
             id: self.description.name.as_str().into(),
@@ -57,8 +57,10 @@ impl Tool for OperationTool {
         let reply = self.operations.invoke(Call::new(asked, input.cancel.clone())).await;
         input.keep_receipt(reply.receipt);
         reply.result.map(|success| match success.summary {
-            Some(summary) => Value::object([("summary", Value::from(summary)), ("data", success.data)]),
-            None => success.data,
+            Some(summary) if !input.is_of_program() => {
+                Value::object([("summary", Value::from(summary)), ("data", success.data)])
+            }
+            _ => success.data,
         })
     }
 }

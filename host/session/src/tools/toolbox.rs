@@ -90,8 +90,24 @@ impl Toolbox {
     /// Makes one call. The session's tool list decides what may be called; whatever the engine checked before, it is
     /// checked here. However it ends, there is a receipt: a [`CallReceipt`].
     pub async fn call(&self, call: &ToolCall) -> Reply<Value> {
-        let began = Instant::now();
         let call = &fitted(call);
+        self.perform(call, &ToolInput::of_model(call), self.result_limit).await
+    }
+
+    /// Makes one call of a program that a model wrote, whose arguments are [`fitted`]: the same checks, and the whole
+    /// result.
+    pub(crate) async fn call_of_program(&self, call: &ToolCall) -> Reply<Value> {
+        self.perform(call, &ToolInput::of_program(call), usize::MAX).await
+    }
+
+    /// Cuts a result as those of tools are; returns the length that it had, and whether it was cut.
+    pub(crate) fn cut(&self, value: &mut Value) -> (usize, bool) {
+        let bytes = cut(value, self.result_limit);
+        (bytes, bytes > self.result_limit)
+    }
+
+    async fn perform(&self, call: &ToolCall, input: &ToolInput, result_limit: usize) -> Reply<Value> {
+        let began = Instant::now();
         let name = call.request.name.as_str();
         let provider = self.find(performer(call)).map(|offered| offered.tool.provider());
         let receipt = CallReceipt::of_tool(name, provider, &call.request.arguments);
@@ -101,13 +117,13 @@ impl Toolbox {
         };
         let mut reply = match admitted {
             Err(refused) => Reply { result: Err(refused), receipt: None },
-            Ok(tool) => until_cancelled(tool, &ToolInput::of_model(call)).await,
+            Ok(tool) => until_cancelled(tool, input).await,
         };
-        let bytes = reply.result.as_mut().map_or(0, |value| cut(value, self.result_limit));
+        let bytes = reply.result.as_mut().map_or(0, |value| cut(value, result_limit));
         let ended = receipt
             .ended(began.elapsed(), reply.result.as_ref().map(|_| bytes as u64), reply.receipt.take())
             .touching(call.touched.so_far())
-            .truncated(bytes > self.result_limit);
+            .truncated(bytes > result_limit);
         Reply { receipt: ended.to_receipt(), ..reply }
     }
 
@@ -189,7 +205,7 @@ fn performer(call: &ToolCall) -> &str {
 }
 
 /// Arguments of a tool whose shape the document declares are made to fit it first (PromptPack's rule).
-fn fitted(call: &ToolCall) -> ToolCall {
+pub(crate) fn fitted(call: &ToolCall) -> ToolCall {
     let mut call = call.clone();
     if let Some(shape) = call.session.settings.tool_shapes.get(&call.request.name) {
         call.request.arguments = fit(&(&shape.parameters).into(), &(&call.request.arguments).into()).into();

@@ -104,10 +104,14 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
     };
     let (description, title) = (text("description"), text("title"));
     let description = description.or(title).unwrap_or_default();
+    let mut results = None;
     let output = match output {
         None | Some(Json::Null) => None,
         Some(schema) if schema.is_object() => match Schema::compile_leniently(&schema) {
-            Ok(compiled) => Some(Arc::new(compiled)),
+            Ok(compiled) => {
+                results = Some(Value::from(shown::schema(&schema)));
+                Some(Arc::new(compiled))
+            }
             Err(why) => {
                 warnings.push(format!("its results are not checked: outputSchema: {why}"));
                 None
@@ -127,6 +131,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
         parameters: Value::from(shown::schema(&sent)),
         schema: Arc::new(compiled),
         output,
+        results,
         warnings,
     })
 }

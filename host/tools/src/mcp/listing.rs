@@ -19,6 +19,8 @@ pub struct ListedTool {
     pub schema: Arc<Schema>,
     /// The schema of structured results, if there is one that can be used.
     pub output: Option<Arc<Schema>>,
+    /// The same as JSON, for programs: printable and of a bounded size.
+    pub results: Option<Value>,
     /// Oddities, in sentences: it can be called all the same.
     pub warnings: Vec<String>,
     /// Of name, description and schema as the server sent them.

@@ -11,6 +11,7 @@
 //! | `:limits` of a step | `{:tool-calls n :wall-time-seconds n :tokens n :cost x :host-calls n}`, over all entries into it |
 //! | `:capabilities` | `{:tools […] :skills […] :files […] :stores […]}`, narrower than the plugin's grant |
 //! | `:approve` of a session | `:never`, `:unless-pure`, `:always`, a map such as `{:when {:commands ["rm"]}}`, or a vector of these |
+//! | `:code` of a session | `{:language :js}`, or `:off` |
 //! | `:max-visits`, `:on-max-visits` | entries into the step, and the step entered instead |
 //! | judge `:expression` | `{:type :expression :expression "…"}` |
 //! | judge `:event` | `{:type :event :orchestration :external :control :agent}` |

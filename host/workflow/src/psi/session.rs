@@ -8,7 +8,7 @@ use super::{
 };
 use crate::edn::{Kind, Node};
 use opcell_ir::ir::{
-    ApprovalRules, ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel,
+    ApprovalRules, CodeMode, ModelQuery, ModelSelection, PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel,
 };
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ const THINKING_LEVELS: &[(&str, ThinkingLevel)] = &[
 
 const RESPONSE_MODES: &[(&str, ResponseMode)] =
     &[("streaming", ResponseMode::Streaming), ("non-streaming", ResponseMode::NonStreaming)];
+
+const CODE_LANGUAGES: &[(&str, CodeMode)] = &[("js", CodeMode::Javascript), ("javascript", CodeMode::Javascript)];
 
 const PROMPT_MODES: &[(&str, PromptMode)] = &[("lambda", PromptMode::Lambda), ("prose", PromptMode::Prose)];
 
@@ -78,6 +80,7 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
     setting!(logprobs, fields.raw("logprobs"), "logprobs", fields::boolean);
     setting!(top_logprobs, fields.raw("top-logprobs"), "top-logprobs", top_logprobs);
     // Opcell's own.
+    setting!(code, fields.get("code"), "code", code);
     match fields.get("approve").map(|node| approve(node, &place.key("approve"), report)) {
         Some(Some(rules)) => session.approve = rules,
         Some(None) => complete = false,
@@ -103,6 +106,22 @@ pub(super) fn settings(fields: &mut Fields<'_>, owner: Owner, place: &Place, rep
 
 fn text(node: &Node, place: &Place, report: &mut Report) -> Option<String> {
     fields::string(node, place, report).map(|text| text.as_ref().to_owned())
+}
+
+/// The language of programs, `{:language :js}`, or `:off`.
+fn code(node: &Node, place: &Place, report: &mut Report) -> Option<CodeMode> {
+    if node.as_keyword() == Some("off") {
+        return fields::choice(node, &[("off", CodeMode::Off)], place, report);
+    }
+    let found = Fields::of(node).and_then(|mut fields| fields.get("language").map(|language| (fields, language)));
+    let Some((fields, language)) = found else {
+        report.invalid(node.span, place, format!("expected a map like {{:language :js}}, or :off, found {node}"));
+        return None;
+    };
+    report.stands(place, node.span);
+    let found = fields::choice(language, CODE_LANGUAGES, &place.key("language"), report);
+    fields.finish(report, place, "the setting of programs");
+    found
 }
 
 fn session_profile(node: &Node, place: &Place, report: &mut Report) -> Option<String> {

@@ -71,6 +71,7 @@ impl Sessions for Script {
             parallel_tools: Vec::new(),
             narrowing: None,
             approvals: Vec::new(),
+            code: None,
         })
     }
 

@@ -126,8 +126,12 @@ impl State {
             EffectReply::Tool(reply) => {
                 // Only some tools run a cell.
                 self.count_cell(frame, reply.receipt.as_ref());
+                let inner = reply.receipt.as_ref().map_or(0, Receipt::inner_calls);
+                self.charge(frame, |used| used.tool_calls = used.tool_calls.saturating_add(inner));
                 let newest = EffectId(self.next_effect);
-                self.conversation_mut(frame)?.call_answered(tool_message(&pending.request, &reply.result), newest);
+                let talk = self.conversation_mut(frame)?;
+                talk.turn_calls = talk.turn_calls.saturating_add(usize::try_from(inner).unwrap_or(usize::MAX));
+                talk.call_answered(tool_message(&pending.request, &reply.result), newest);
             }
             EffectReply::Found => self.work_mut(frame)?.stage = Stage::Start,
             EffectReply::Slept => match self.phase_mut(frame)? {

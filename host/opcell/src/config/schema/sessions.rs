@@ -105,6 +105,7 @@ pub fn settings() -> Value {
             "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
+            "code": {"enum": ["javascript", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`."},
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),

@@ -62,7 +62,9 @@ fn touches(touched: &Touched) -> Markup {
     let bytes = |count: u64| ByteSize(count).to_string();
     html! { @if !touched.is_empty() { div.scroll { table.touched { tbody {
         @for warning in &touched.warnings { tr { td { "warning" } td { (warning) } td {} td {} } }
-        @for call in &touched.calls { tr { td { "call" } td { code { (call.tool) } }
+        @for call in &touched.calls { tr { td { "call" } td { code { (call.tool) }
+                @if let Some(arguments) = &call.arguments { " " code { (arguments) } }
+                @if let Some(result) = &call.result { " → " code { (result) } } }
             td { @match (&call.failed, call.duration_us) {
                 (Some(reason), _) => (reason),
                 (None, Some(us)) => { (us) " µs" },

@@ -1,0 +1,184 @@
+//! Programs that models write, each in a cell of the plugin that is part of the library. A program reaches the tools of
+//! its session, and nothing of what the plugin is granted in the project.
+
+use crate::{
+    builtin,
+    catalog::{Catalog, CellReceipt, Loaded},
+    config::{Config, PluginConfig},
+    host::{Ground, Loader},
+    inner_calls::{absorb, nested},
+    replay::Record,
+    services::PluginServices,
+};
+use async_trait::async_trait;
+use opcell_engine::{
+    call::Call,
+    ports::{Failure, Reply},
+    receipt::{Receipt, cell_of},
+};
+use opcell_sandbox::{
+    CellRequest, CellResult, ContextRequest, Tape,
+    host::{HostServices, LogEvent},
+};
+use opcell_session::code::{Program, ProgramTools, Programs};
+use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
+use std::{
+    sync::{Arc, Weak, atomic::AtomicU64},
+    time::Instant,
+};
+use tokio::sync::OnceCell;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The operation that runs a program.
+const RUN: &str = "code/run";
+
+/// Milliseconds that a program may take where the project says nothing of the plugin.
+const WALL_TIME: u64 = 10 * 60_000;
+
+/// Milliseconds that one call of a program may take, likewise.
+const HOST_CALL_TIME: u64 = 5 * 60_000;
+
+/// Runs the programs of a host's sessions.
+pub(crate) struct SessionPrograms {
+    pub loader: Loader,
+    pub config: Config,
+    pub ground: Ground,
+    pub catalog: Weak<Catalog>,
+    /// The plugin, loaded for the first program unless the project has it.
+    pub loaded: OnceCell<Loaded>,
+}
+
+impl SessionPrograms {
+    async fn plugin(&self) -> Result<Loaded, Failure> {
+        let is_builtin = |plugin: &PluginConfig| plugin.builtin_component().is_some();
+        if self.config.plugins.get(builtin::CODE).is_some_and(is_builtin)
+            && let Some(loaded) = self.catalog.upgrade().and_then(|catalog| catalog.loaded(builtin::CODE))
+        {
+            return Ok(loaded);
+        }
+        self.loaded.get_or_try_init(|| self.load()).await.cloned()
+    }
+
+    async fn load(&self) -> Result<Loaded, Failure> {
+        let cannot = |why: String| Failure::host("code-unavailable", format!("programs cannot be run: {why}"));
+        let mut plugin =
+            PluginConfig::builtin(builtin::CODE).ok_or_else(|| cannot("the host has no runtime".to_owned()))?;
+        plugin.limits.wall_time = Some(WALL_TIME);
+        plugin.limits.host_call_time = Some(HOST_CALL_TIME);
+        match self.loader.load(&plugin, &self.config, &self.ground).await {
+            Ok(Ok(loaded)) => Ok(loaded),
+            Ok(Err(left_out)) => Err(cannot(left_out.error.to_string())),
+            Err(error) => Err(cannot(error.to_string())),
+        }
+    }
+
+    async fn cell(&self, program: Program) -> Result<Reply<Value>, Failure> {
+        let loaded = self.plugin().await?;
+        let unloaded = || Failure::host("code-unavailable", "the host has closed its sandbox");
+        let sandbox = self.loader.sandbox.opened().ok_or_else(unloaded)?;
+        let request = ContextRequest { tools_of_services: true, ..ContextRequest::default() };
+        let within = sandbox.context(&loaded.plugin, request);
+        let within = within.map_err(|error| Failure::host("code-unavailable", error.to_string()))?;
+        let arguments = Value::object([
+            ("language", Value::from("javascript")),
+            ("source", Value::from(program.source)),
+            ("input", Value::Null),
+        ]);
+        let json = arguments.to_json();
+        let services = ProgramServices { own: loaded.services.clone(), tools: program.tools, calls: AtomicU64::new(0) };
+        let request = CellRequest {
+            id: RUN,
+            arguments: &json,
+            value: Some(&arguments),
+            context: program.context.clone(),
+            narrowing: None,
+            timeout: None,
+            cancel: program.cancel,
+            host: Arc::new(services),
+            within: Some(Arc::new(within)),
+            tape: if loaded.recorded { Tape::Record } else { Tape::Off },
+        };
+        let CellResult { result, mut receipt } = loaded.plugin.invoke(request).await;
+        if let Some(sink) = &loaded.sink {
+            sink.ended(&program.context, &receipt);
+        }
+        let recording = receipt.recording.take();
+        let mut receipt = Receipt::deferred(CellReceipt(receipt));
+        if let Some(recording) = recording {
+            let context = program.context;
+            let call =
+                Call { id: RUN.into(), arguments, context, capabilities: None, granted: Vec::new(), timeout_ms: None };
+            if let Some(record) = Record::of(&RUN.into(), false, &call, *recording).to_value() {
+                receipt = receipt.with_record(record);
+            }
+        }
+        Ok(Reply { result: result.map(|success| success.data).map_err(Failure::from), receipt: Some(receipt) })
+    }
+}
+
+#[async_trait]
+impl Programs for SessionPrograms {
+    async fn run(&self, program: Program) -> Reply<Value> {
+        self.cell(program).await.unwrap_or_else(|failure| Err(failure).into())
+    }
+}
+
+/// The services of the cell of one program.
+struct ProgramServices {
+    /// The plugin's own, for the log.
+    own: Arc<PluginServices>,
+    tools: Arc<dyn ProgramTools>,
+    /// The calls so far, for the keys of the next.
+    calls: AtomicU64,
+}
+
+impl ProgramServices {
+    async fn perform(&self, name: &str, arguments: Value, context: CallContext, touched: &TouchLog) -> Reply<Value> {
+        let (tools, name, touched) = (self.tools.clone(), name.to_owned(), touched.clone());
+        // A task of its own: what it needs of the stack is not the cell's. It ends with the cell.
+        let task = tokio::spawn(async move { tools.call(&name, arguments, context, touched).await });
+        AbortOnDropHandle::new(task)
+            .await
+            .unwrap_or_else(|_| Err(Failure::host("panicked", "the host failed while it performed the call")).into())
+    }
+}
+
+#[async_trait]
+impl HostServices for ProgramServices {
+    fn tools(&self) -> Vec<ToolDescription> {
+        // Programs read their names alone.
+        let named = |name| ToolDescription::new(name, "", Value::object::<&str>([]));
+        self.tools.names().into_iter().map(named).collect()
+    }
+
+    async fn call_tool(
+        &self,
+        name: &str,
+        arguments: &str,
+        context: &CallContext,
+        touched: &TouchLog,
+    ) -> Result<String, Failure> {
+        let sent = arguments.len() as u64;
+        let given = Value::from_json(arguments)
+            .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+        let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
+        touched.note(|touched| touched.call_arguments(listed, arguments));
+        let context = nested(&self.calls, context);
+        let Reply { result, receipt } = self.perform(name, given, context, touched).await;
+        let result = result.map(|value| value.to_json());
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        touched.note(|touched| {
+            if let Some(cell) = receipt.as_deref().and_then(cell_of) {
+                absorb(touched, &Receipt::from(cell.clone()));
+            }
+            touched.call_result(listed, result.as_ref().map_or_else(|failure| &*failure.message, String::as_str));
+            let ended = result.as_ref().map(|json| json.len() as u64).map_err(|failure| &*failure.reason);
+            touched.called(listed, took, ended);
+        });
+        result
+    }
+
+    fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {
+        self.own.log(plugin, context, event);
+    }
+}
