@@ -4,6 +4,8 @@
 pub mod cells;
 pub mod commands;
 pub mod in_process;
+#[cfg(feature = "cells")]
+pub mod in_turns;
 
 use serde::Serialize;
 use std::time::Duration;

@@ -17,8 +17,8 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --save                  and keeps their figures as the baseline
        cargo xtask bench --compare               and compares them with the baseline
        cargo xtask bench --targets [--json] [--extism] [--only GROUP,…]
-                                                 every target, met or not, or those of some groups (cells, workflows, start,
-                                                 memory, commands, each-cells, transforms, engine); Extism's program is built
+                                                 every target, met or not, or those of some groups (cells, turns, workflows,
+                                                 start, memory, commands, each-cells, transforms, engine); Extism's program is built
                                                  first, which takes minutes
        cargo xtask bench --peers [ARGUMENTS OF opcell bench]
                                                  the echo's cell beside QuickJS, wasmi and a JavaScript plugin; their

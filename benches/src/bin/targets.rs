@@ -5,9 +5,12 @@
 //! `cells`, it needs no WebAssembly engine and measures no cell.
 
 use anyhow::{Context as _, Result, bail};
-#[cfg(feature = "cells")]
-use opcell_benches::targets::cells::{self, Extism};
 use opcell_benches::targets::{Bound, Target, commands, in_process};
+#[cfg(feature = "cells")]
+use opcell_benches::targets::{
+    cells::{self, Extism},
+    in_turns,
+};
 use std::{path::PathBuf, process::ExitCode};
 
 #[global_allocator]
@@ -15,8 +18,9 @@ static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 /// The groups that can be measured by themselves, with what they need: `c`ells in this build, an `e`cho, the `o`pcell
 /// command.
-const GROUPS: [(&str, &str); 8] = [
+const GROUPS: [(&str, &str); 9] = [
     ("cells", "ce"),
+    ("turns", "ce"),
     ("workflows", "ce"),
     ("start", "eo"),
     ("memory", ""),
@@ -151,6 +155,10 @@ async fn of_cells(asked: &Asked) -> Result<(Vec<Target>, Vec<String>, serde_json
         if asked.measures("cells") {
             targets.extend(rows);
         }
+    }
+    if asked.measures("turns") {
+        say("two and eight plugins called in turns");
+        targets.extend(in_turns::in_turns(echo).await?);
     }
     if asked.measures("workflows") {
         say("a workflow of a hundred cells, and one of a hundred steps without any");
