@@ -111,7 +111,11 @@ fn syntax_error(text: &str, start: usize, error: &serde_json::Error) -> Diagnost
     let end = text.ceil_char_boundary((start + 1).min(text.len()));
     let message = error.to_string();
     let what = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what);
-    Diagnostic::error("json-syntax", format!("not JSON: {what}")).at(Span::new(start, end))
+    let message = match what {
+        "recursion limit exceeded" => "it is nested deeper than 128 levels".to_owned(),
+        what => format!("not JSON: {what}"),
+    };
+    Diagnostic::error("json-syntax", message).at(Span::new(start, end))
 }
 
 /// Keys that occur twice.
@@ -347,6 +351,8 @@ mod tests {
         let span = found[0].span.unwrap();
         assert_eq!(&text[span.start..span.end], "o");
         assert_eq!(found[0].message, "not JSON: key must be a string");
+        let found = read(&"[".repeat(200)).unwrap_err();
+        assert_eq!(found[0].message, "it is nested deeper than 128 levels");
     }
 
     #[test]

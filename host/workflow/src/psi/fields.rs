@@ -13,11 +13,13 @@ pub(super) struct Fields<'a> {
     pub(super) span: Span,
     entries: &'a [(Node, Node)],
     known: Vec<&'static str>,
+    /// Keys that people write in place of a known one, with advice.
+    mistaken: Vec<(&'static str, &'static str)>,
 }
 
 impl<'a> Fields<'a> {
     pub(super) fn of(node: &'a Node) -> Option<Self> {
-        Some(Self { span: node.span, entries: node.as_map()?, known: Vec::new() })
+        Some(Self { span: node.span, entries: node.as_map()?, known: Vec::new(), mistaken: Vec::new() })
     }
 
     /// The value of a key, `nil` included.
@@ -36,6 +38,11 @@ impl<'a> Fields<'a> {
         self.known.extend(keys);
     }
 
+    /// Advises on keys that people write in place of a known one: the nearest spelling may be another one.
+    pub(super) fn advise(&mut self, keys: &[&'static str], advice: &'static str) {
+        self.mistaken.extend(keys.iter().map(|key| (*key, advice)));
+    }
+
     /// Warns about every key that nothing asked for: psi drops them, Opcell says so.
     pub(super) fn finish(self, report: &mut Report, place: &Place, what: &str) {
         for (key, _) in self.entries {
@@ -50,6 +57,10 @@ impl<'a> Fields<'a> {
             let warning =
                 Diagnostic::warning("unknown-key", format!("Unknown key :{name} in {what}; it has no effect"));
             let warning = warning.at(key.span).path(place.key(name).ir());
+            if let Some((_, advice)) = self.mistaken.iter().find(|(key, _)| *key == name) {
+                report.push(warning.help(*advice));
+                continue;
+            }
             report.push(match did_you_mean(name, self.known.iter().copied()) {
                 Some(near) => warning.help(format!("did you mean :{near}?")),
                 None => warning,

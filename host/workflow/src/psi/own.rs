@@ -272,6 +272,10 @@ fn transform(fields: &mut Fields<'_>, place: &Place, report: &mut Report) -> Opt
         Kind::Map => required(fields, "expression", value::value, place, report)
             .map(|expression| TransformOperation::Map { expression: expression.into() }),
         Kind::Sort => {
+            fields.advise(
+                &["direction", "order", "ascending", "reverse", "desc"],
+                "a sort is ascending unless it has `:descending true`",
+            );
             let field = required(fields, "field", text, place, report);
             let descending =
                 fields.get("descending").map(|node| fields::boolean(node, &place.key("descending"), report));

@@ -633,6 +633,15 @@ mod own {
     }
 
     #[test]
+    fn another_word_for_the_order_of_a_sort_is_told_the_right_one() {
+        let found = compiled(&steps(
+            "{:name \"a\" :type :transform :operation :sort :field \"n\" :direction :desc :inputs {:items {:from :workflow-input}}}",
+        ));
+        let found = found.diagnostics.iter().find(|found| found.message.contains(":direction")).unwrap();
+        assert_eq!(found.help.as_deref(), Some("a sort is ascending unless it has `:descending true`"));
+    }
+
+    #[test]
     fn entries_into_a_step_are_no_limit_of_what_it_uses() {
         let found = warnings(&steps("{:name \"a\" :type :invoke :operation \"x/y\" :limits {:total-visits 3}}"));
         assert_eq!(found.len(), 1, "{found:?}");

@@ -267,7 +267,9 @@ fn steps_of(block: &str) -> Option<Certainty> {
         let key = line.trim_start_matches(['{', ' ', '\t', '"', '\'', '>', '-']);
         key.strip_prefix("steps").is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':'))
     };
-    if !block.lines().any(named) {
+    // JSON need not begin a line with it.
+    let is_json = block.trim_start().starts_with('{') && block.contains("\"steps\"");
+    if !is_json && !block.lines().any(named) {
         return None;
     }
     match yaml::parse(&dedented(block)) {
@@ -413,6 +415,13 @@ mod tests {
         ] {
             assert_eq!(find(text, &[]), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_workflow_in_json_on_one_line_is_one() {
+        let text = "```json\n{\"inputs\":{},\"steps\":[{\"id\":\"a\",\"type\":\"exit\"}]}\n```";
+        assert_eq!(find(text, &[]).unwrap().certainty, Certainty::Meant);
+        assert_eq!(find("```json\n{\"a\":{\"steps\":[{\"type\":\"exit\"}]}}\n```", &[]), None);
     }
 
     #[test]
