@@ -17,7 +17,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
-use versions::{done, put, result, run, version};
+use versions::{done, put, result, run, version, version_of};
 
 const PSI: &str = r#"{:name "say" :description "Waits, then says which version it has"
  :steps [{:name "wait" :type :wait :signal "go"}
@@ -167,4 +167,35 @@ fn a_run_whose_version_is_gone_or_damaged_stays_until_it_is_accepted_again() {
     upgrade(at, "version 2");
     done(at, &["runs", "resume", "waits", "--quiet"]);
     assert_eq!(result(at, "waits"), json!("version 0"));
+}
+
+#[test]
+fn a_run_moves_to_another_version_by_a_recorded_command_and_only_if_it_offers_what_the_run_calls() {
+    let folder = project();
+    let at = folder.path();
+    let begun = |name: &str| {
+        let begun = run(at, &["run", "say", "--as", name, "--quiet"]);
+        assert_eq!(begun.status.code(), Some(3), "{}", String::from_utf8_lossy(&begun.stderr));
+    };
+    begun("one");
+    begun("two");
+    upgrade(at, "version 1");
+    let moved = run(at, &["runs", "repin", "one", "--by", "ann"]);
+    assert!(moved.status.success() && String::from_utf8_lossy(&moved.stdout).contains("plugin test"), "{moved:?}");
+    let shown = run(at, &["runs", "show", "one"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("moved to plugin test"), "{shown:?}");
+    // Another name for the operation: what the run calls is gone.
+    let other = version_of(at, "version 2", "test/odd");
+    put(at, &other);
+    done(at, &["plugin", "update", "test", "--quiet"]);
+    let refused = run(at, &["runs", "repin", "--all-of", "test"]);
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{words}");
+    assert_eq!(words.matches("the new version does not offer `test/run`").count(), 2, "{words}");
+    for (name, says) in [("one", "version 1"), ("two", "version 0")] {
+        done(at, &["runs", "signal", name, "go", "--quiet"]);
+        done(at, &["runs", "resume", name, "--quiet"]);
+        assert_eq!(result(at, name), json!(says));
+        done(at, &["runs", "replay", name]);
+    }
 }

@@ -437,6 +437,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
+    /// A person moved the run to other versions of what it pinned.
+    Repinned(Box<Repinned>),
     /// Time passed; a limit on wall time may have been reached.
     Ticked,
     /// The last event of every run.
@@ -488,6 +490,17 @@ pub struct RunStarted {
     /// For a fork, its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Box<ForkOrigin>>,
+}
+
+/// Other versions of what a run pinned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Repinned {
+    /// The new digests, by the pinned names.
+    pub pins: IndexMap<Arc<str>, Arc<str>>,
+    /// The person, as the host knows them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 /// The origin of a fork. The events that it shares happened before it was made.
@@ -793,6 +806,7 @@ impl Event {
                 | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
+                | Self::Repinned(_)
                 | Self::Ticked
         )
     }
@@ -859,6 +873,7 @@ impl Event {
             Self::Abandoned { .. } => "abandoned",
             Self::LimitReached { .. } => "limit-reached",
             Self::CancelRequested { .. } => "cancel-requested",
+            Self::Repinned(_) => "run-repinned",
             Self::Ticked => "ticked",
             Self::RunFinished(_) => "run-finished",
         }

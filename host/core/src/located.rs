@@ -103,6 +103,7 @@ impl Locator {
             | Event::SignalReceived(_)
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
+            | Event::Repinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => None,
         };

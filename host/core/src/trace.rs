@@ -301,6 +301,7 @@ pub enum What {
     Grant { effect: EffectId, grant: Option<GrantScope> },
     Call(Box<CallTrace>),
     Cancel { reason: Arc<str> },
+    Repin { pins: IndexMap<Arc<str>, Arc<str>> },
 }
 
 /// A call of a model that waited for a person: what was shown, what was answered, what ran.
@@ -608,6 +609,10 @@ impl Reader {
             Event::CancelRequested { reason, by } => {
                 let what = What::Cancel { reason: reason.clone() };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
+            Event::Repinned(moved) => {
+                let what = What::Repin { pins: moved.pins.clone() };
+                self.messages.push(SentMessage { seq, at, by: moved.by.clone(), what, taken_by: None });
             }
             Event::DefinitionPinned { .. }
             | Event::Chosen { .. }

@@ -443,7 +443,7 @@ impl Engine {
     }
 
     /// The state that a run was left in, checked against what is there now.
-    async fn state_for_resume(
+    pub(crate) async fn state_for_resume(
         &self,
         run: &RunId,
         opened: &OpenedRun,

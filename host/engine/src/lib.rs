@@ -27,6 +27,8 @@ pub mod engine;
 
 pub mod past;
 
+mod repin;
+
 mod updates;
 
 mod shutdown;

@@ -6,6 +6,7 @@ mod error;
 mod invocation;
 mod loading;
 mod metered;
+mod repin;
 mod versions;
 
 pub use builder::{HostBuilder, NewPermissions};
@@ -13,6 +14,7 @@ pub use error::{Duplicate, HostError, PluginError, StartError};
 pub use invocation::{CallError, CallOutput, Invocation};
 pub(crate) use loading::{Ground, Loader, Parts};
 pub use metered::JournalSink;
+pub use repin::{MovedPin, RepinError};
 pub(crate) use versions::WeakHost;
 
 use crate::{

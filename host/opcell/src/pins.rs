@@ -65,6 +65,13 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>, inh
     those(catalog, |plugin| named.contains(plugin))
 }
 
+/// The plugins that pinned ones can call, and these themselves.
+pub(crate) fn reached_from(catalog: &Catalog, pinned: &Pins) -> Pins {
+    let mut named: HashSet<Arc<str>> = pinned.keys().filter_map(|name| plugin_of(name)).map(Into::into).collect();
+    reached(catalog, &mut named);
+    those(catalog, |plugin| named.contains(plugin))
+}
+
 fn callees(library: &Library, target: &DelegateTarget) -> Vec<Arc<WorkflowIr>> {
     match target {
         DelegateTarget::Name(name) => library.find(name).into_iter().collect(),

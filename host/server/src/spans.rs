@@ -378,6 +378,7 @@ impl Spans {
             | Event::CallsExpired { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
+            | Event::Repinned(_)
             | Event::Ticked => {}
         }
     }

@@ -413,6 +413,7 @@ impl Transcript<'_> {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
+            | Event::Repinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
         }

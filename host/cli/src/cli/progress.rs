@@ -294,6 +294,7 @@ impl StepProgress {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
+            | Event::Repinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
         }

@@ -5,6 +5,7 @@ mod adopt;
 mod export;
 mod keep;
 mod list;
+mod repin;
 mod resume;
 mod send;
 mod show;
@@ -57,6 +58,8 @@ enum RunsCommand {
     Fork(resume::ForkArgs),
     /// Start a new run that makes the failed call of another again.
     Retry(resume::RetryArgs),
+    /// Move runs to the versions of plugins that the project has now.
+    Repin(repin::RepinArgs),
     /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
     #[cfg(feature = "server")]
     Export(export::ExportArgs),
@@ -72,7 +75,9 @@ enum RunsCommand {
 
 pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = match &args.command {
-        RunsCommand::Resume(_) | RunsCommand::Fork(_) | RunsCommand::Retry(_) => args.store.config(global)?,
+        RunsCommand::Resume(_) | RunsCommand::Fork(_) | RunsCommand::Retry(_) | RunsCommand::Repin(_) => {
+            args.store.config(global)?
+        }
         // The journal may be missing: that is what a copy is for.
         RunsCommand::Restore(_) => args.store.chosen(args.store.looking_at(global)?)?,
         RunsCommand::List(_) | RunsCommand::Show(_) => args.store.reading(global)?,
@@ -93,6 +98,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,
         RunsCommand::Restore(restore) => keep::restore(&config, restore, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,
+        RunsCommand::Repin(repin) => repin::repin(config, repin, terminal).await,
         RunsCommand::Retry(retry) => resume::retry(config, retry, terminal).await,
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     catalog::Catalog,
     config::{Component, ComponentStore, Config, PluginConfig, StoreFailure, lock::Locked},
     library::Library,
-    pins,
+    pins::{self, Pins},
     places::Places,
     versions::{AcceptedVersions, Version, VersionError},
 };
@@ -38,8 +38,14 @@ const MAX_SEARCHED_RUNS: usize = 20_000;
 /// Runs that are listed at a time.
 const RUNS_PER_PAGE: usize = 500;
 
+/// Records of a run that are looked at at a time.
+const RECORDS_PER_PAGE: u64 = 500;
+
+/// The kinds of the events that pin versions.
+const PINNING: [&str; 2] = ["run-started", "run-repinned"];
+
 /// Digests by the names that runs pin them by.
-type Wanted = BTreeMap<Arc<str>, Arc<str>>;
+pub(super) type Wanted = BTreeMap<Arc<str>, Arc<str>>;
 
 /// Hosts with earlier versions, those that were needed last first.
 #[derive(Default)]
@@ -130,7 +136,7 @@ impl Host {
     }
 
     /// This host with accepted versions in the place of those that are loaded.
-    async fn with_versions(&self, wanted: &Wanted) -> Result<Self, String> {
+    pub(super) async fn with_versions(&self, wanted: &Wanted) -> Result<Self, String> {
         let mut hosts = self.earlier.0.lock().await;
         if let Some(at) = hosts.iter().position(|(versions, _)| versions == wanted)
             && let Some((versions, host)) = hosts.remove(at)
@@ -288,15 +294,60 @@ async fn named(
     }
 }
 
-/// The versions that a run pinned. A run that cannot be read is an error: it may name any.
+/// The versions that a run ever pinned: a fork may begin at any of its events. A run that cannot be read is an error: it
+/// may name any.
 async fn pinned(engine: &Engine, run: &RunEntry) -> Result<Vec<Version>, RunError> {
-    let first = engine.history_up_to(&run.run, Some(1)).await?;
-    let pins = first.first().and_then(|first| match &first.event {
-        Event::RunStarted(started) => Some(started.pins.clone()),
-        _ => None,
-    });
-    let versions = pins.into_iter().flatten();
-    Ok(versions
-        .filter_map(|(name, digest)| Some(Version::new(pins::plugin_of(&name)?, digest.parse().ok()?)))
-        .collect())
+    let (mut versions, mut last) = (Vec::new(), 0);
+    loop {
+        // Records say their kind; only those that pin something are decoded.
+        let records = engine.journal().read(&run.run, last, RECORDS_PER_PAGE).await?;
+        let Some(read) = records.last().map(|record| record.seq) else { return Ok(versions) };
+        let pinning = records.iter().filter(|record| PINNING.contains(&record.kind.as_ref()));
+        for seq in pinning.map(|record| record.seq) {
+            for recorded in engine.events_after(&run.run, seq.saturating_sub(1), 1).await? {
+                match recorded.event {
+                    Event::RunStarted(started) => versions.extend(of_pins(&started.pins)),
+                    Event::Repinned(moved) => versions.extend(of_pins(&moved.pins)),
+                    _ => {}
+                }
+            }
+        }
+        if records.len() < RECORDS_PER_PAGE as usize {
+            return Ok(versions);
+        }
+        last = read;
+    }
+}
+
+fn of_pins(pins: &Pins) -> impl Iterator<Item = Version> {
+    pins.iter().filter_map(|(name, digest)| Some(Version::new(pins::plugin_of(name)?, digest.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_engine::{Program, RunOptions};
+    use opcell_types::Value;
+
+    fn pins(plugin: &[u8]) -> Pins {
+        [("plugin test".into(), Digest::of_hash(blake3::hash(plugin)).shared().clone())].into()
+    }
+
+    #[tokio::test]
+    async fn a_run_that_was_moved_names_every_version_that_it_pinned() {
+        let engine = Engine::builder().build();
+        let ir = r#"{"version":"workflow-ir/v1","name":"waits","steps":[{"name":"wait","type":"wait","wait":{"signal":"go"}}]}"#;
+        let program = Program::new(Arc::new(serde_json::from_str(ir).unwrap())).unwrap();
+        let options = RunOptions { detach: true, pins: pins(b"one"), ..RunOptions::default() };
+        let outcome = engine.start(program, Value::Null, options).await.unwrap().finished().await.unwrap();
+        let run = outcome.run;
+        let checked = engine.state_at(&run, None).await.unwrap().seq();
+        assert!(engine.repin(&run, checked, pins(b"two"), Some("ann".into())).await.unwrap());
+        // What was checked is no longer what the run is.
+        assert!(!engine.repin(&run, checked, pins(b"three"), None).await.unwrap());
+        assert_eq!(*engine.state_at(&run, None).await.unwrap().pins(), pins(b"two"));
+        let entry = engine.runs().await.unwrap().remove(0);
+        let named = pinned(&engine, &entry).await.unwrap();
+        assert_eq!(named, [b"one", b"two"].map(|plugin| Version::new("test", Digest::of_hash(blake3::hash(plugin)))));
+    }
 }

@@ -458,6 +458,7 @@ impl Projection {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
+            | Event::Repinned(_)
             | Event::Ticked => Vec::new(),
         }
     }

@@ -385,6 +385,10 @@ impl Page {
             What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
             What::Call(call) => call_answered(call),
             What::Cancel { reason } => format!("cancel: {reason}"),
+            What::Repin { pins } => {
+                let moved = pins.iter().map(|(name, digest)| format!("{name} {}", short(digest, 16)));
+                format!("moved to {}", moved.collect::<Vec<_>>().join(", "))
+            }
         };
         let by = sent.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
         let taken = sent.taken_by.as_deref().map(|step| format!(", taken by {step}")).unwrap_or_default();
