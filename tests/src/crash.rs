@@ -6,11 +6,14 @@
 //! that two rules hold for every run: what the journal acknowledged is in it at the end, unchanged; and nothing is done
 //! before its request is durable or after its reply is.
 //!
+//! A campaign of its own kills processes between a question about a model's call, its answer and the call.
+//!
 //! In: how many kills. Out: every difference, in words.
 
 pub mod campaign;
 pub mod child;
 mod compare;
 mod deadly;
+pub mod questions;
 mod recorder;
 mod world;

@@ -12,6 +12,15 @@ fn a_killed_run_goes_on_as_if_nothing_had_happened() {
     assert!(output.status.success());
 }
 
+/// `cargo run --release -p opcell-tests --bin crash -- --questions 200` is the long one.
+#[test]
+fn a_call_is_made_at_most_once_and_as_it_was_approved_whoever_is_killed_between_question_answer_and_call() {
+    let output = Command::new(env!("CARGO_BIN_EXE_crash")).args(["--questions", "12"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.lines().last(), Some("12 kills, 0 differences"), "{said}");
+    assert!(output.status.success());
+}
+
 #[test]
 fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
     let directory = tempfile::tempdir().unwrap();

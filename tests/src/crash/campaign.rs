@@ -10,8 +10,9 @@ use anyhow::{Context as _, Result, bail};
 use opcell_engine::{
     Engine, Message,
     effect::Task,
-    event::{Answer, CallAnswer},
+    event::{Answer, CallAnswer, EffectId},
     outcome::Question,
+    state::State,
 };
 use opcell_journal::SqliteJournal;
 use opcell_types::Value;
@@ -27,10 +28,10 @@ use std::{
 };
 
 /// Processes that one run may take before it counts as one that never ends.
-const MOST_LIVES: usize = 12;
+pub(super) const MOST_LIVES: usize = 12;
 
 /// The number of times a run may end before its kill comes.
-const ATTEMPTS: usize = 20;
+pub(super) const ATTEMPTS: usize = 20;
 
 /// When a process is killed.
 #[derive(Debug, Clone, Copy)]
@@ -80,27 +81,39 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
         bail!("the undisturbed run: {}", undisturbed.remains.broken().join("; "));
     }
 
-    let (next, different) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    each(kills, &tell, |number| {
+        let kill = undisturbed.kill(number);
+        let title = format!("kill {number}, {kill:?}");
+        (title, field.killed(number, kill, &undisturbed.remains))
+    })
+}
+
+/// Does every one of `count` things on as many threads as there are processors, reports what is wrong with each, and
+/// returns the number of those with which something is. `work` returns a title and the faults.
+pub(super) fn each(
+    count: usize,
+    tell: &(impl Fn(String) + Sync),
+    work: impl Fn(usize) -> (String, Result<Vec<String>>) + Sync,
+) -> Result<usize> {
+    let (next, wrong) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failure = Mutex::new(None);
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(kills.max(1));
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(count.max(1));
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::SeqCst);
-                    if number >= kills || failure.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                    if number >= count || failure.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
                         return;
                     }
-                    let kill = undisturbed.kill(number);
-                    match field.killed(number, kill, &undisturbed.remains) {
-                        Ok(differences) if differences.is_empty() => {}
-                        Ok(differences) => {
-                            different.fetch_add(1, Ordering::SeqCst);
-                            tell(format!("kill {number}, {kill:?}:\n  {}", differences.join("\n  ")));
+                    match work(number) {
+                        (_, Ok(faults)) if faults.is_empty() => {}
+                        (title, Ok(faults)) => {
+                            wrong.fetch_add(1, Ordering::SeqCst);
+                            tell(format!("{title}:\n  {}", faults.join("\n  ")));
                         }
-                        Err(error) => {
-                            let error = error.context(format!("kill {number}, {kill:?}"));
-                            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        (title, Err(error)) => {
+                            *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.context(title));
                         }
                     }
                 }
@@ -109,7 +122,7 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
     });
     match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(error) => Err(error),
-        None => Ok(different.into_inner()),
+        None => Ok(wrong.into_inner()),
     }
 }
 
@@ -228,18 +241,7 @@ async fn help(place: &Path) -> Result<()> {
             Question::Signal { name, .. } => {
                 engine.signal(&run, &name, Value::from("now"), Some("operator".into())).await?;
             }
-            Question::Doubt { effect, .. } => {
-                let task = state.effect(effect, false).map(|effect| effect.task);
-                let key = match task {
-                    Some(Task::Invoke(call) | Task::Judge(call)) => call.context.idempotency_key,
-                    Some(Task::Tool(call)) => call.context.idempotency_key.clone(),
-                    _ => bail!("effect {effect} is in doubt, and not a call"),
-                };
-                let lines = Recorder::lines(place)?;
-                let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.key == key.as_ref()));
-                let answer = if done { Answer::Skip } else { Answer::Retry };
-                engine.send(&run, &Message::Answer { effect: Some(effect), answer, by: None }).await?;
-            }
+            Question::Doubt { effect, .. } => settle(place, &engine, &state, effect).await?,
             // No plugin of the campaign is set up to ask.
             Question::Grant { step, .. } => bail!("step {step} asks for a grant"),
             // One call is approved as it is, and the other one with other arguments.
@@ -255,6 +257,20 @@ async fn help(place: &Path) -> Result<()> {
     Ok(())
 }
 
-fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+/// Looks into the world, and says whether an effect in doubt is to be executed again.
+pub(super) async fn settle(place: &Path, engine: &Engine, state: &State, effect: EffectId) -> Result<()> {
+    let task = state.effect(effect, false).map(|effect| effect.task);
+    let key = match task {
+        Some(Task::Invoke(call) | Task::Judge(call)) => call.context.idempotency_key,
+        Some(Task::Tool(call)) => call.context.idempotency_key.clone(),
+        _ => bail!("effect {effect} is in doubt, and not a call"),
+    };
+    let lines = Recorder::lines(place)?;
+    let done = lines.iter().any(|line| matches!(line, Line::Deed(deed) if deed.key == key.as_ref()));
+    let answer = if done { Answer::Skip } else { Answer::Retry };
+    Ok(engine.send(&RUN.into(), &Message::Answer { effect: Some(effect), answer, by: None }).await?)
+}
+
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }

@@ -7,8 +7,9 @@ use super::{
 };
 use crate::journey;
 use anyhow::Result;
-use opcell_engine::{Engine, ResumeOptions, RunOptions};
+use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunHandle, RunOptions};
 use opcell_journal::{JournalError, SqliteJournal};
+use opcell_types::{NewRunId, Value};
 use serde::{Deserialize, Serialize};
 use std::{
     path::Path,
@@ -44,21 +45,21 @@ pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result
         .workflows(world)
         .journal(Arc::new(journal))
         .build();
-    // The signal's own timeout is long; whoever waits for it is let go.
-    let park = Some(Duration::from_secs(60));
-    let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
-    let handle = match engine.resume(&RUN.into(), options).await {
-        Err(opcell_engine::RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
-            let options = RunOptions {
-                run: Some(opcell_types::NewRunId::derived(RUN)),
-                detach: true,
-                park,
-                ..RunOptions::default()
-            };
-            engine.start(journey::program()?, journey::input()?, options).await?
-        }
-        taken => taken?,
-    };
+    let handle = taken(&engine, journey::program()?, journey::input()?, true).await?;
     let outcome = handle.finished().await?;
     Ok(Report { writes: writes.load(Ordering::SeqCst), ended: outcome.status.has_ended() })
+}
+
+/// Starts the run, or takes it up where it was left. `detach`: it is left when it is suspended.
+pub(super) async fn taken(engine: &Engine, program: Arc<Program>, input: Value, detach: bool) -> Result<RunHandle> {
+    // The signal's own timeout is long; whoever waits for it is let go.
+    let park = Some(Duration::from_secs(60));
+    let options = ResumeOptions { detach, park, ..ResumeOptions::default() };
+    match engine.resume(&RUN.into(), options).await {
+        Err(RunError::Journal(error)) if matches!(*error, JournalError::UnknownRun(_)) => {
+            let run = Some(NewRunId::derived(RUN));
+            Ok(engine.start(program, input, RunOptions { run, detach, park, ..RunOptions::default() }).await?)
+        }
+        taken => Ok(taken?),
+    }
 }

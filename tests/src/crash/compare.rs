@@ -127,10 +127,10 @@ impl Remains {
     }
 }
 
-fn digest(record: &opcell_journal::Record) -> u64 {
+pub(super) fn digest(record: &opcell_journal::Record) -> u64 {
     match durable(record) {
         Line::Durable { digest, .. } => digest,
-        Line::Deed(_) => 0,
+        _ => 0,
     }
 }
 
@@ -138,7 +138,7 @@ fn digest(record: &opcell_journal::Record) -> u64 {
 /// records), and what was done has to be wanted at that moment, by what was durable then: requested, not in doubt,
 /// without a reply. Pure operations do nothing that outlasts them, so the engine does not wait for the disk before it
 /// calls them, and may call them again under another key.
-fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
+pub(super) fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     let (mut state, mut to_come) = (State::default(), history.iter().peekable());
     for line in lines {
@@ -154,7 +154,7 @@ fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<
             Line::Deed(deed) if !is_pure(&deed.what) && !is_wanted(&state, &deed.key) => {
                 broken.push(format!("{deed:?} was done out of turn, after event {}", state.seq()));
             }
-            Line::Deed(_) => {}
+            Line::Deed(_) | Line::Sent { .. } | Line::Acknowledged { .. } => {}
         }
     }
     Ok(broken)

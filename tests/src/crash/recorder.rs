@@ -40,6 +40,22 @@ pub enum Line {
         /// Of everything that it says.
         digest: u64,
     },
+    /// A person is about to answer a question.
+    Sent {
+        /// ID of the question.
+        question: String,
+        /// The arguments of the call as the question shows them, as JSON.
+        asked: String,
+        /// The answer, as JSON.
+        answer: String,
+    },
+    /// The person was told that the answer is recorded.
+    Acknowledged {
+        /// ID of the question.
+        question: String,
+        /// The answer, as JSON.
+        answer: String,
+    },
 }
 
 /// The file, open.
@@ -59,7 +75,12 @@ impl Recorder {
 
     /// Something is done now.
     pub fn deed(&self, deed: Deed) {
-        self.write(&[Line::Deed(deed)]);
+        self.line(Line::Deed(deed));
+    }
+
+    /// One line.
+    pub fn line(&self, line: Line) {
+        self.write(&[line]);
     }
 
     /// The journal acknowledged these records.
