@@ -56,12 +56,17 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     }
     let Some(skipped) = FIELDS.len().checked_sub(parts.len()).filter(|skipped| *skipped <= 1) else {
         return Err(format!(
-            "it has {} fields, and five are expected (minute, hour, day of the month, month, day of the week), or six \
+            "it has {} field{}, and five are expected (minute, hour, day of the month, month, day of the week), or six \
              with seconds before them",
-            parts.len()
+            parts.len(),
+            if parts.len() == 1 { "" } else { "s" }
         ));
     };
     for (field, part) in FIELDS.iter().skip(skipped).zip(&parts) {
+        if part.split(',').count() > 1 && part.split(',').any(|item| item == "*") {
+            let name = field.name;
+            return Err(format!("`{part}`, the {name}: `*` in a list is every value already: write `*` alone"));
+        }
         for item in part.split(',') {
             field.check(item)?;
         }
@@ -223,6 +228,8 @@ mod tests {
             ("0 0 * * 5L", "not `5L`"),
             ("0 0 1 * +MON", "not `+MON`"),
             ("1,,2 * * * *", "empty part"),
+            ("1,* * * * *", "`*` in a list is every value already"),
+            ("*", "it has 1 field,"),
             ("0 0 */2 * 1", "take `*/2` for every day"),
             ("0 0 1 * */2", "take `*/2` for every day"),
             ("@daily", "word of some crontabs only: write its five fields, `0 0 * * *`"),

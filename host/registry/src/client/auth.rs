@@ -43,9 +43,13 @@ impl Challenge {
             return None;
         }
         let (mut realm, mut service) = (None, None);
-        while let Some((name, after)) = rest.split_once("=\"") {
-            let (value, after) = after.split_once('"')?;
-            match name.trim_matches([' ', ',']) {
+        while let Some((name, after)) = rest.split_once('=') {
+            let after = after.trim_start();
+            let (value, after) = match after.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"')?,
+                None => after.split_once([' ', ',']).unwrap_or((after, "")),
+            };
+            match name.trim_matches([' ', ',']).to_ascii_lowercase().as_str() {
                 "realm" => realm = Some(value.to_owned()),
                 "service" => service = Some(value.to_owned()),
                 _ => {}
@@ -65,7 +69,10 @@ mod tests {
         let bearer = "Bearer realm=\"https://auth.example/token\",service=\"r.example\",scope=\"repository:a/b:pull\"";
         let expected =
             Challenge::Bearer { realm: "https://auth.example/token".to_owned(), service: Some("r.example".to_owned()) };
-        assert_eq!(Challenge::parse(bearer), Some(expected));
+        assert_eq!(Challenge::parse(bearer), Some(expected.clone()));
+        let loosely =
+            "bearer Realm = \"https://auth.example/token\" , service=r.example, scope=\"repository:a/b:pull\"";
+        assert_eq!(Challenge::parse(loosely), Some(expected));
         assert_eq!(Challenge::parse("Basic realm=\"Registry\""), Some(Challenge::Basic));
         assert_eq!(Challenge::parse("Negotiate"), None);
         assert_eq!(Challenge::parse("Bearer realm=\"x"), None);

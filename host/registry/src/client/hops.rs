@@ -135,7 +135,7 @@ impl<'a> Connection<'a> {
             let plain = at("http")?;
             let protected = std::mem::replace(&mut connection.base, plain.clone());
             let answer = connection.client_for(&plain)?.get(plain).send().await;
-            if !answer.is_ok_and(|answer| matches!(answer.status(), StatusCode::OK | StatusCode::UNAUTHORIZED)) {
+            if !answer.is_ok_and(|answer| speaks_without_tls(answer.status())) {
                 connection.base = protected;
             }
         }
@@ -378,6 +378,14 @@ impl<'a> Connection<'a> {
     }
 }
 
+/// Returns `true` if a port that answers a plain request with this status expects plain ones. One for TLS alone refuses
+/// them, or sends the sender elsewhere; a registry of its own may be busy or ask for credentials.
+fn speaks_without_tls(status: StatusCode) -> bool {
+    const OF_TLS: [StatusCode; 3] =
+        [StatusCode::BAD_REQUEST, StatusCode::MISDIRECTED_REQUEST, StatusCode::UPGRADE_REQUIRED];
+    !status.is_redirection() && !OF_TLS.contains(&status)
+}
+
 fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
@@ -388,4 +396,20 @@ fn innermost(error: &dyn Error) -> String {
         innermost = source;
     }
     printable(&innermost.to_string(), 300)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_that_is_busy_is_one_all_the_same_and_a_port_for_tls_is_not_taken_for_a_plain_one() {
+        for status in [StatusCode::OK, StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS, StatusCode::BAD_GATEWAY]
+        {
+            assert!(speaks_without_tls(status), "{status}");
+        }
+        for status in [StatusCode::BAD_REQUEST, StatusCode::MOVED_PERMANENTLY, StatusCode::UPGRADE_REQUIRED] {
+            assert!(!speaks_without_tls(status), "{status}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Requests of a known method whose parameters are none of it. The protocol's library takes them for requests of an
 //! unknown method, and a client that is told so believes that there are no tools.
 
-use rmcp::model::{ClientRequest, CustomRequest};
-use serde_json::{Value as Json, json};
+use rmcp::model::{ClientCapabilities, ClientRequest, CustomRequest, Implementation};
+use serde_json::{Map, Value as Json, json};
 
 /// Methods that this server answers.
 const KNOWN: [&str; 14] = [
@@ -75,23 +75,50 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
     })
 }
 
-/// Adds to a handshake the parts without which it can be answered all the same.
+/// Makes a handshake one that can be answered: parts that are missing or odd are read as far as they say something. A
+/// capability that is not understood is none.
 pub(super) fn complete(message: &mut Json) {
     if message.get("method").is_none_or(|method| method != "initialize") {
         return;
     }
     let Some(params) = message.get_mut("params").and_then(Json::as_object_mut) else { return };
-    let usual = [("capabilities", json!({})), ("clientInfo", json!({"name": "?", "version": "?"}))];
-    for (key, value) in usual {
-        if params.get(key).is_none_or(Json::is_null) {
-            params.insert(key.to_owned(), value);
-        }
+    let capabilities = params.get("capabilities").and_then(Json::as_object).map(capabilities);
+    params.insert("capabilities".to_owned(), capabilities.unwrap_or_default().into());
+    let client = client(params.get("clientInfo").unwrap_or(&Json::Null));
+    params.insert("clientInfo".to_owned(), client);
+}
+
+/// The capabilities that can be read; `true` and an empty list, as some languages write an empty object, are one
+/// without details.
+fn capabilities(said: &Map<String, Json>) -> Map<String, Json> {
+    let read = said.iter().filter_map(|(name, value)| {
+        let is_bare = *value == true || value.as_array().is_some_and(Vec::is_empty);
+        let forms = if is_bare { vec![json!({})] } else { vec![value.clone(), json!({})] };
+        let is_some = is_bare || value.is_object();
+        let fits = |form: &Json| serde_json::from_value::<ClientCapabilities>(json!({name.as_str(): form})).is_ok();
+        forms.into_iter().find(fits).filter(|_| is_some).map(|form| (name.clone(), form))
+    });
+    read.collect()
+}
+
+/// The client as it names itself.
+fn client(said: &Json) -> Json {
+    let text = |value: &Json| match value {
+        Json::String(text) => text.clone(),
+        Json::Number(number) => number.to_string(),
+        _ => "?".to_owned(),
+    };
+    let known = match said {
+        Json::Object(_) => json!({"name": text(&said["name"]), "version": text(&said["version"])}),
+        name => json!({"name": text(name), "version": "?"}),
+    };
+    let mut whole = said.clone();
+    if let (Json::Object(whole), Json::Object(known)) = (&mut whole, &known) {
+        whole.extend(known.clone());
     }
-    let Some(client) = params.get_mut("clientInfo").and_then(Json::as_object_mut) else { return };
-    for key in ["name", "version"] {
-        if client.get(key).is_none_or(Json::is_null) {
-            client.insert(key.to_owned(), Json::from("?"));
-        }
+    match serde_json::from_value::<Implementation>(whole.clone()) {
+        Ok(_) => whole,
+        Err(_) => known,
     }
 }
 
@@ -110,5 +137,35 @@ fn kind(value: &Json) -> &'static str {
         Json::String(_) => "a text",
         Json::Array(_) => "a list",
         Json::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_handshake_with_odd_parts_is_read_as_far_as_it_says_something() {
+        let read = |params: Json| {
+            let mut message = json!({"method": "initialize", "params": params});
+            complete(&mut message);
+            message["params"].take()
+        };
+        let usual = json!({"capabilities": {}, "clientInfo": {"name": "?", "version": "?"}});
+        for params in [json!({}), json!({"capabilities": [], "clientInfo": null}), json!({"clientInfo": {}})] {
+            assert_eq!(read(params.clone()), usual, "{params}");
+        }
+        let odd = json!({"roots": true, "sampling": [], "elicitation": null, "experimental": 5, "later": {"a": 1}});
+        let known = read(json!({"capabilities": odd}));
+        assert_eq!(known["capabilities"], json!({"roots": {}, "sampling": {}, "later": {"a": 1}}));
+        let listed = read(json!({"capabilities": {"roots": {"listChanged": "yes"}}}));
+        assert_eq!(listed["capabilities"], json!({"roots": {}}));
+        let client = |client: Json| read(json!({"clientInfo": client}))["clientInfo"].clone();
+        assert_eq!(client(json!("c")), json!({"name": "c", "version": "?"}));
+        assert_eq!(client(json!({"name": "c", "version": 1.5, "title": 5})), json!({"name": "c", "version": "1.5"}));
+        let whole = json!({"name": "c", "version": "1", "title": "C"});
+        assert_eq!(client(whole.clone()), whole);
     }
 }

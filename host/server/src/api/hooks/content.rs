@@ -66,7 +66,12 @@ fn json(text: &str, what: &str) -> Result<Value, Problem> {
     let read = opcell_schema::json::from_slice(&exact);
     let read = read.or_else(|error| opcell_schema::json::from_slice(repaired(&exact).as_bytes()).map_err(|_| error));
     read.map_err(|error| {
-        Problem::bad_request("invalid-body", format!("{what} is not JSON: {error}"))
+        let why = match (error.is_eof(), text.trim().is_empty()) {
+            (true, true) => "is empty".to_owned(),
+            (true, false) => "ends too early to be JSON".to_owned(),
+            (false, _) => format!("is not JSON: {error}"),
+        };
+        Problem::bad_request("invalid-body", format!("{what} {why}"))
             .remedy("choose `application/json` as the content type in the sender's settings")
     })
 }
@@ -138,6 +143,8 @@ mod tests {
             assert_eq!(read(kind, "\u{feff}{\"n\": 1}").unwrap(), r#"{"n":1}"#, "{kind}");
         }
         assert!(read(FORM, "payload=oops").unwrap_err().contains("the form's `payload` is not JSON"));
+        assert!(read("", " ").unwrap_err().contains("the body is empty"));
+        assert!(read(FORM, "payload={").unwrap_err().contains("the form's `payload` ends too early to be JSON"));
         assert_eq!(read("", r#"{"title":"cut \ud83d"}"#).unwrap(), "{\"title\":\"cut \u{fffd}\"}");
         assert!(read("", "payload=%7B%7D").unwrap_err().contains("the body is not JSON"));
         assert!(read(FORM, &"a=1&".repeat(MAX_FIELDS + 1)).unwrap_err().contains("fields"));
