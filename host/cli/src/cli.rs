@@ -57,7 +57,7 @@ use clap::{
 use opcell::{
     config::{Config, lock::Lock},
     consent,
-    host::{Host, HostBuilder, HostError, NewPermissions, StartError},
+    host::{Host, HostBuilder, HostError, NewPermissions, StartError, UnusablePlugins},
     library::{folders_of_project, folders_of_user},
     report::Rejected,
 };
@@ -514,10 +514,10 @@ impl Global {
     }
 }
 
-/// A project's host. A plugin that asks for more than was agreed to is left out, and said so: whatever does not need it
-/// continues.
+/// A project's host. A plugin that asks for more than was agreed to, or whose component is missing or unusable, is left
+/// out with a warning: whatever does not need it continues.
 async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
-    host_with(config, |builder| builder, terminal).await
+    host_with(config, |builder| builder.unusable_plugins(UnusablePlugins::LeaveOut), terminal).await
 }
 
 /// Warns of what is odd about the project's skills, once and in few lines: for commands whose models are offered them.
@@ -527,7 +527,8 @@ fn warn_of_skills(host: &Host) {
     }
 }
 
-/// The same, with more than its project says.
+/// The same, with more than its project says. Unless `with` says otherwise, an unusable plugin is an error: a server or
+/// a worker that starts without it would fail runs that no one watches.
 async fn host_with(
     config: Config,
     with: impl FnOnce(HostBuilder) -> HostBuilder,

@@ -427,8 +427,7 @@ impl Catalog {
 
     /// An operation that is not there may be one of a plugin that was left out: no one has asked it what it offers.
     pub(crate) fn left_out_help(&self) -> Option<String> {
-        let named = |changed: bool| -> Vec<String> {
-            let is = |error: &LoadError| matches!(error, LoadError::Changed { .. }) == changed;
+        let named = |is: fn(&LoadError) -> bool| -> Vec<String> {
             let left_out = self.left_out.iter().filter(|left_out| is(&left_out.error));
             left_out.map(|left_out| format!("`{}`", left_out.plugin)).collect()
         };
@@ -438,15 +437,22 @@ impl Catalog {
             names => Some(format!("plugins {} are not loaded, because {several}", names.join(", "))),
         };
         let changed = said(
-            named(true),
+            named(|error| matches!(error, LoadError::Changed { .. })),
             "its file is not the one that was agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
             "their files are not those that were agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
         );
-        let asks = said(named(false), "it asks for more than was agreed to", "they ask for more than was agreed to");
-        match (changed, asks) {
-            (Some(changed), Some(asks)) => Some(format!("{changed}; {asks}")),
-            (one, other) => one.or(other),
-        }
+        let asks = said(
+            named(|error| matches!(error, LoadError::AsksForMore(_))),
+            "it asks for more than was agreed to",
+            "they ask for more than was agreed to",
+        );
+        let unusable = said(
+            named(LoadError::is_of_component),
+            "its component cannot be used; `opcell check` shows why",
+            "their components cannot be used; `opcell check` shows why",
+        );
+        let reasons: Vec<String> = [changed, asks, unusable].into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// The entry that a name refers to, tools of documents included.

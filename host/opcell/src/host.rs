@@ -12,6 +12,7 @@ mod versions;
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{Duplicate, HostError, PluginError, StartError};
 pub use invocation::{CallError, CallOutput, Invocation};
+pub use loading::UnusablePlugins;
 pub(crate) use loading::{Ground, Loader, Parts};
 pub use metered::JournalSink;
 pub use repin::{MovedPin, RepinError};
@@ -71,8 +72,8 @@ impl Host {
         &self.catalog
     }
 
-    /// The plugins that were left out because they ask for more than their operator has agreed to; see
-    /// [`NewPermissions::LeaveOut`].
+    /// The plugins that were left out, because they ask for more than their operator has agreed to
+    /// ([`NewPermissions::LeaveOut`]) or cannot be used ([`UnusablePlugins::LeaveOut`]).
     #[must_use]
     pub fn left_out(&self) -> &[PluginError] {
         self.catalog.left_out()

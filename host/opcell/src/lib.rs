@@ -105,7 +105,7 @@ pub use config::{ComponentStore, Config, Grant, JournalSettings, PluginConfig, S
 pub use futures_util::{Stream, StreamExt};
 pub use host::{
     CallError, CallOutput, Duplicate, Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions,
-    PluginError, StartError, runtime,
+    PluginError, StartError, UnusablePlugins, runtime,
 };
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{

@@ -370,6 +370,7 @@ impl LoadError {
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => "plugin-not-found",
             Self::Read { .. } => "unreadable",
             Self::TooLarge { .. } => "too-large",
             Self::NotAComponent { .. } | Self::CoreModule { .. } => "not-a-component",
@@ -384,6 +385,34 @@ impl LoadError {
             Self::DescribeFailed { .. } | Self::Describe { .. } => "describe-failed",
             Self::Grant { .. } | Self::Pattern { .. } => "invalid-grant",
             Self::Sealed { .. } | Self::ControlFiles { .. } => "control-files",
+        }
+    }
+
+    /// Returns `true` if the error is about the component itself: it is missing, or it is not a plugin that this host can
+    /// run. Errors about what its operator agreed to or granted are not.
+    #[must_use]
+    pub fn is_of_component(&self) -> bool {
+        match self {
+            Self::Read { .. }
+            | Self::TooLarge { .. }
+            | Self::NotAComponent { .. }
+            | Self::CoreModule { .. }
+            | Self::Manifest(_)
+            | Self::World { .. }
+            | Self::Typed { .. }
+            | Self::Version { .. }
+            | Self::Imports(_)
+            | Self::Link { .. }
+            | Self::Compile(_)
+            | Self::Shape { .. }
+            | Self::DescribeFailed { .. }
+            | Self::Describe { .. } => true,
+            Self::Changed { .. }
+            | Self::AsksForMore(_)
+            | Self::Grant { .. }
+            | Self::Pattern { .. }
+            | Self::Sealed { .. }
+            | Self::ControlFiles { .. } => false,
         }
     }
 

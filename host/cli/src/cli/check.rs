@@ -5,6 +5,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use opcell::{
     document::{self, Document},
+    host::Host,
     library::defined_twice,
     places::real,
     report,
@@ -61,7 +62,9 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
     let bar = if watched { ProgressBar::new(files.len() as u64) } else { ProgressBar::hidden() };
 
     let mut verdicts = Vec::new();
-    let mut all_good = true;
+    // Documents that are named are judged by themselves: one that uses such a plugin has a finding of its own.
+    let unusable = host.as_ref().map(unusable_plugins).unwrap_or_default();
+    let mut all_good = unusable.is_empty() || !args.files.is_empty();
     for found in files {
         let (file, name) = (&found.file, found.file.display().to_string());
         let (document, rejected) = match found.read() {
@@ -104,9 +107,19 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
     }
     bar.finish_and_clear();
     if terminal.json {
-        terminal.json(&json!({"ok": all_good, "files": verdicts}))?;
+        let mut report = json!({"ok": all_good, "files": verdicts});
+        if let (false, Some(report)) = (unusable.is_empty(), report.as_object_mut()) {
+            report.insert("plugins".to_owned(), unusable.into());
+        }
+        terminal.json(&report)?;
     }
     Ok(if all_good { Exit::Done } else { Exit::InputWrong })
+}
+
+/// The project's plugins that are missing or cannot be used, with the findings about each.
+fn unusable_plugins(host: &Host) -> Vec<serde_json::Value> {
+    let unusable = host.left_out().iter().filter(|left_out| left_out.error.is_of_component());
+    unusable.map(|left_out| json!({"name": left_out.plugin, "findings": left_out.to_rejected().to_json()})).collect()
 }
 
 fn verdict_json(

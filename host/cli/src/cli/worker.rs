@@ -47,7 +47,7 @@ pub struct WorkerArgs {
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = args.store.config(global)?;
     let journal = config.journal.as_ref().map(|journal| journal.place.to_string()).unwrap_or_default();
-    let host = crate::cli::host(config, terminal).await?;
+    let host = crate::cli::host_with(config, |builder| builder, terminal).await?;
     crate::cli::warn_of_skills(&host);
     let host = LiveHost::new(host);
     let stop = Stop::listen(args.stop, true, terminal)?;

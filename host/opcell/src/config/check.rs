@@ -268,11 +268,6 @@ impl Checker<'_> {
                 return None;
             }
         };
-        if !path.is_file() {
-            let message = format!("the plugin file `{}` does not exist", path.display());
-            let help = "build the plugin first, or correct its `path`".to_owned();
-            self.error("plugin-not-found", span, message, Some(help));
-        }
         Some(PluginConfig {
             name: name.get_ref().clone(),
             path,

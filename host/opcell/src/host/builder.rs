@@ -2,7 +2,7 @@
 
 use super::{
     Duplicate, Host, HostError,
-    loading::{self, Ground, LazySandbox, Loader, Parts, Widening},
+    loading::{self, Ground, LazySandbox, Loader, Parts, UnusablePlugins, Widening},
     metered::{JournalSink, Metered},
     versions,
 };
@@ -86,6 +86,7 @@ pub struct HostBuilder {
     sink: Option<Arc<dyn LogSink>>,
     sandbox: SandboxSettings,
     new_permissions: Option<NewPermissions>,
+    unusable_plugins: Option<UnusablePlugins>,
     lock: Option<PathBuf>,
     cache: Option<PathBuf>,
     places: Option<Places>,
@@ -309,6 +310,12 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the treatment of a plugin whose component is missing or cannot be used. Default: there is no host.
+    pub fn unusable_plugins(mut self, policy: UnusablePlugins) -> Self {
+        set(&mut self.unusable_plugins, policy, "unusable_plugins", &mut self.twice);
+        self
+    }
+
     /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project
     /// file has its lock beside it; a host without one notices nothing unless it is given this.
     pub fn lock(mut self, file: impl Into<PathBuf>) -> Self {
@@ -510,6 +517,7 @@ impl HostBuilder {
             offered,
             sink: self.sink.take().map(|sink| Arc::new(EmbeddedSink::new(sink)) as Arc<dyn LogSink>),
             new_permissions: self.new_permissions.unwrap_or_default(),
+            unusable_plugins: self.unusable_plugins.unwrap_or_default(),
         };
         // Compiling is most of it, and each compilation has a thread or a process of its own. The order of the catalogue
         // is the project's.

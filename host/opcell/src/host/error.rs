@@ -103,6 +103,9 @@ impl PluginError {
     #[must_use]
     pub fn to_rejected(&self) -> Rejected {
         let mut finding = Diagnostic::error(self.error.kind(), self.to_string());
+        if self.is_missing() {
+            finding = finding.help("build the plugin first, or correct its `path`");
+        }
         if let Some(help) = remedy::of_load_error(&self.error, &self.path) {
             finding = finding.help(help);
         }
@@ -124,10 +127,18 @@ impl PluginError {
             None => Rejected::plain(finding),
         }
     }
+
+    /// Returns `true` if its file does not exist.
+    fn is_missing(&self) -> bool {
+        matches!(&self.error, LoadError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
 }
 
 impl fmt::Display for PluginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_missing() {
+            return write!(f, "the file `{}` of plugin `{}` does not exist", self.path.display(), self.plugin);
+        }
         write!(f, "plugin `{}` ({}): {}", self.plugin, self.path.display(), remedy::load_error(&self.error))
     }
 }

@@ -103,6 +103,18 @@ pub(crate) struct Loader {
     pub offered: Vec<Arc<dyn Tool>>,
     pub sink: Option<Arc<dyn LogSink>>,
     pub new_permissions: NewPermissions,
+    pub unusable_plugins: UnusablePlugins,
+}
+
+/// The treatment of a plugin whose component is missing, or is not a plugin that the host can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum UnusablePlugins {
+    /// There is no host: [`HostError::Plugin`].
+    #[default]
+    Refuse,
+    /// The host has every other plugin. Workflows that use this one are refused, and [`Host::left_out`] says why.
+    LeaveOut,
 }
 
 /// A plugin, or why it is left out.
@@ -148,10 +160,7 @@ impl Loader {
                     Some((config.source.clone(), *span))
                 });
                 let error = PluginError { plugin: name, path, error, place: limit.or_else(place) };
-                return match (&error.error, self.new_permissions) {
-                    (LoadError::AsksForMore(_) | LoadError::Changed { .. }, NewPermissions::LeaveOut) => Ok(Err(error)),
-                    _ => Err(Box::new(error).into()),
-                };
+                return if self.leaves_out(&error.error) { Ok(Err(error)) } else { Err(Box::new(error).into()) };
             }
         };
         let name: Arc<str> = plugin.name.as_str().into();
@@ -169,6 +178,14 @@ impl Loader {
 }
 
 impl Loader {
+    /// Returns `true` if a plugin with this error is left out, and the host has every other plugin.
+    fn leaves_out(&self, error: &LoadError) -> bool {
+        match error {
+            LoadError::AsksForMore(_) | LoadError::Changed { .. } => self.new_permissions == NewPermissions::LeaveOut,
+            error => self.unusable_plugins == UnusablePlugins::LeaveOut && error.is_of_component(),
+        }
+    }
+
     /// The services of the host for the cells of a plugin, under these rules for requests.
     fn services(
         &self,
