@@ -65,7 +65,7 @@ use opcell_engine::RunError;
 use opcell_ir::Diagnostic;
 use opcell_journal::JournalError;
 use opcell_types::files::leads_out;
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 use terminal::{Color, LogFormat, LogLevel, Terminal};
 
 /// The end of the help.
@@ -310,6 +310,17 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// The longest that what is still at work when a command is done keeps the process: it may read without end what
+/// another side sends.
+const MAX_SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// Does the work of a command, then abandons what does not end in time.
+fn to_the_end<T>(runtime: tokio::runtime::Runtime, work: impl Future<Output = T>, patience: Duration) -> T {
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(patience);
+    done
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -338,8 +349,9 @@ pub fn main() -> ExitCode {
         terminal.rejected(&Rejected::plain(*finding));
         return ExitCode::from(2);
     }
-    let outcome =
-        opcell::host::runtime().map_err(Failure::from).and_then(|runtime| runtime.block_on(dispatch(&cli, &terminal)));
+    let outcome = opcell::host::runtime()
+        .map_err(Failure::from)
+        .and_then(|runtime| to_the_end(runtime, dispatch(&cli, &terminal), MAX_SHUTDOWN));
     match outcome {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::RunFailed) => ExitCode::from(1),
@@ -539,4 +551,27 @@ async fn host_with(
         terminal.warning(&left_out.to_rejected());
     }
     Ok(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_the_end;
+    use std::{sync::mpsc, time::Duration};
+
+    #[test]
+    fn what_does_not_end_does_not_keep_a_command() {
+        // Open until the test has seen the command end.
+        let (end, never) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+        let work = async {
+            drop(tokio::spawn(async move {
+                let _ = began.send(());
+                let _ = never.recv();
+            }));
+            begun.recv().is_ok()
+        };
+        assert!(runtime.is_ok_and(|runtime| to_the_end(runtime, work, Duration::ZERO)));
+        drop(end);
+    }
 }

@@ -706,6 +706,18 @@ pub struct Signal {
     /// The only question that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<Arc<str>>,
+    /// `true` if its sender may approve: no other signal is taken as an approval. Where it is absent, in journals of
+    /// earlier versions, a signal approves only if it answers a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub may_approve: Option<bool>,
+}
+
+impl Signal {
+    /// Returns `true` if an approval takes it. An answer to a question was sent by someone who may approve.
+    #[must_use]
+    pub fn may_approve(&self) -> bool {
+        self.may_approve.unwrap_or(self.question.is_some())
+    }
 }
 
 /// The duration of a grant that a run asked for.

@@ -30,6 +30,9 @@ pub enum Message {
         /// The only question that it answers: a run that does not ask it any more takes no notice.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<Arc<str>>,
+        /// `true` if its sender may approve: an approval takes no other.
+        #[serde(rename = "may-approve", default, skip_serializing_if = "std::ops::Not::not")]
+        may_approve: bool,
     },
     /// Stop.
     Cancel {

@@ -434,13 +434,6 @@ impl State {
         steps.collect()
     }
 
-    /// Returns `true` if a signal of this name has arrived and no step has taken it yet.
-    #[must_use]
-    pub fn has_signal(&self, name: &str) -> bool {
-        let is_awaited = |signal: &Signal| signal.question.as_ref().is_none_or(|question| self.asks(question));
-        self.signals.iter().any(|signal| signal.name.as_ref() == name && is_awaited(signal))
-    }
-
     /// The state as whoever waits for the run sees it.
     #[must_use]
     pub fn outcome(&self) -> RunOutcome {

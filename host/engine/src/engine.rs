@@ -14,8 +14,8 @@ use crate::{
 };
 use futures_util::FutureExt;
 use indexmap::IndexMap;
-pub use messages::Delivery;
 use messages::accepts;
+pub use messages::{Delivery, Sender};
 use opcell_core::{
     Program, State,
     decide::ValueLimits,

@@ -83,6 +83,14 @@ pub enum RunError {
         /// Those that it takes.
         known: Vec<String>,
     },
+    /// The signal is an approval, and its sender may not approve.
+    #[error("`{signal}` is an approval of run `{run}`, which its sender may not give")]
+    MayNotApprove {
+        /// ID of the run.
+        run: RunId,
+        /// The approval.
+        signal: Arc<str>,
+    },
     /// The approval has an answer already, which the run will take; a second one would be taken by no one, or by a
     /// later question.
     #[error(
@@ -170,6 +178,7 @@ impl RunError {
             Self::TooLarge { .. } => "run-too-large",
             Self::Pin { .. } => "pinned-plugin-missing",
             Self::UnknownSignal { .. } => "unknown-signal",
+            Self::MayNotApprove { .. } => "may-not-approve",
             Self::AlreadyAnswered { .. } => "already-answered",
             Self::NotAsked { .. } => "not-asked",
             Self::SeveralQuestions { .. } => "question-missing",

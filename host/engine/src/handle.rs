@@ -136,9 +136,10 @@ impl RunHandle {
         self.send(Message::Cancel { reason: reason.into(), by: None });
     }
 
-    /// Sends a signal. It is kept until a step waits for it.
+    /// Sends a signal, of a sender who may approve. It is kept until a step waits for it.
     pub fn signal(&self, name: impl Into<Arc<str>>, data: Value, by: Option<Arc<str>>) {
-        self.send(Message::Signal { name: name.into(), data, by, key: None, question: None });
+        let (name, may_approve) = (name.into(), true);
+        self.send(Message::Signal { name, data, by, key: None, question: None, may_approve });
     }
 
     /// Sends a message to the run. A run that has ended does not take it.

@@ -48,7 +48,7 @@ pub use opcell_core::{
 };
 
 pub use answers::Decision;
-pub use engine::{Delivery, Engine, EngineBuilder, ResumeOptions, RunOptions};
+pub use engine::{Delivery, Engine, EngineBuilder, ResumeOptions, RunOptions, Sender};
 pub use error::RunError;
 pub use handle::{EventStream, RunHandle};
 pub use past::Divergence;

@@ -88,6 +88,8 @@ pub mod triggers;
 mod embedded;
 pub mod gateway;
 pub mod host;
+#[doc(hidden)]
+pub mod lineage;
 pub mod live;
 mod names;
 mod pins;
@@ -109,7 +111,7 @@ pub use host::{
 };
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
-    Decision, Delivery, Engine, ResumeOptions, RunError, RunOptions, RunOutcome, RunUpdate, Status,
+    Decision, Delivery, Engine, ResumeOptions, RunError, RunOptions, RunOutcome, RunUpdate, Sender, Status,
     conversation::{Message, Messages, ToolCallRequest, Usage},
     event::{Event, Recorded},
     outcome::Question,

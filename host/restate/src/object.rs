@@ -1,7 +1,7 @@
 //! The virtual object `OpcellRun`: a run of the journal under its ID.
 
 use opcell_engine::{
-    Engine, ResumeOptions, RunError, RunOutcome,
+    Engine, ResumeOptions, RunError, RunOutcome, Sender,
     event::Timestamp,
     worker::{Turns, WorkerEvent, WorkerOptions},
 };
@@ -162,15 +162,8 @@ impl OpcellRun {
         let Json(SignalBody { name, data }) = body;
         let run: RunId = context.key().into();
         let key: Arc<str> = format!("restate:{}", context.invocation_id()).into();
-        let state = self.engine.state_at(&run, None).await.map_err(refused)?;
-        if state.signals().may_approve(&name) {
-            let message = format!(
-                "`{name}` is an approval, and who calls through Restate is not known; use `opcell runs approve`"
-            );
-            return Err(TerminalError::new_with_code(403, message).into());
-        }
-        let by = Some("restate".into());
-        self.engine.signal_once(&run, &name, Value::from(data), by, Some(key)).await.map_err(refused)?;
+        let sender = Sender { by: Some("restate".into()), key: Some(key), may_approve: false };
+        self.engine.signal_from(&run, &name, Value::from(data), sender).await.map_err(refused)?;
         context.object_client::<OpcellRunClient>(context.key()).turn().send();
         Ok(())
     }
@@ -179,6 +172,12 @@ impl OpcellRun {
 /// A journal that does not answer is asked again by Restate; anything else is the caller's to know.
 fn refused(error: RunError) -> HandlerError {
     match &error {
+        RunError::MayNotApprove { signal, .. } => {
+            let message = format!(
+                "`{signal}` is an approval, and who calls through Restate is not known; use `opcell runs approve`"
+            );
+            TerminalError::new_with_code(403, message).into()
+        }
         RunError::Journal(journal) if matches!(**journal, JournalError::Storage(_)) => error.into(),
         RunError::Journal(journal) if matches!(**journal, JournalError::UnknownRun(_)) => {
             TerminalError::new_with_code(404, error.to_string()).into()

@@ -33,8 +33,8 @@ impl Peer {
         self.0.ip()
     }
 
-    /// Returns `true` if an Opcell process started the program at the other end, or if that cannot be found out. Looks
-    /// at every process of this user once per connection.
+    /// Returns `true` if the program at the other end is an Opcell process or one started it, or if that cannot be found
+    /// out. Looks at every process of this user once per connection.
     #[cfg(target_os = "linux")]
     pub(crate) async fn is_below_opcell(&self, own: SocketAddr, lineages: &Arc<Lineages>) -> bool {
         let (peer, lineages) = (self.0, lineages.clone());

@@ -1,6 +1,9 @@
 //! Problems of requests, in the form of RFC 9457: `application/problem+json`.
 
-use crate::api::shapes::{CallReceipt, Finding};
+use crate::api::{
+    shapes::{CallReceipt, Finding},
+    shown,
+};
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -131,6 +134,11 @@ impl From<RunError> for Problem {
             RunError::ShuttingDown => {
                 let stopping = Self::new(StatusCode::SERVICE_UNAVAILABLE, error.kind(), error.to_string());
                 return Self { retry_after: Some(5), ..stopping };
+            }
+            RunError::MayNotApprove { signal, .. } => {
+                let detail =
+                    format!("`{}` is an approval, and the token does not have the scope `approve`", shown(signal));
+                return Self::new(StatusCode::FORBIDDEN, "scope-missing", detail);
             }
             RunError::UnknownSignal { .. } | RunError::NoSuchEvent { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::CONFLICT,

@@ -146,11 +146,15 @@ pub(crate) async fn send(
     data: Value,
     key: Arc<str>,
 ) -> Result<bool, Problem> {
-    let engine = tenant.host.engine();
-    if tenant.views.of(run).await?.state().signals().may_approve(signal) {
-        let detail = format!("`{signal}` is an approval of run `{run}`, and a trigger gives none");
-        return Err(Problem::new(StatusCode::FORBIDDEN, "approval-by-trigger", detail));
-    }
     let by = Some(format!("trigger:{}", trigger.name).into());
-    Ok(engine.signal_once(run, signal, data, by, Some(key)).await?.is_some())
+    let sender = Sender { by, key: Some(key), may_approve: false };
+    let _room = tenant.views.room().await?;
+    let sent = tenant.host.engine().signal_from(run, signal, data, sender).await.map_err(|error| match error {
+        RunError::MayNotApprove { .. } => {
+            let detail = format!("`{signal}` is an approval of run `{run}`, and a trigger gives none");
+            Problem::new(StatusCode::FORBIDDEN, "approval-by-trigger", detail)
+        }
+        error => error.into(),
+    })?;
+    Ok(sent.is_some())
 }

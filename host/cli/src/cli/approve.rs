@@ -5,6 +5,7 @@ use clap::ValueEnum;
 use opcell::{
     Diagnostic, Host,
     config::{Config, edit, lock},
+    lineage::{self, Lineage},
     report::printable,
 };
 use opcell_engine::{RunOutcome, event::CallAnswer, outcome::Question};
@@ -13,9 +14,7 @@ use opcell_types::{Value, files::Readers};
 use rustix::fs::OFlags;
 use std::{
     fmt::Write as _,
-    fs::File,
-    io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
-    path::Path,
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -86,67 +85,23 @@ pub fn ask(run: &str, question: &Question) -> String {
     )
 }
 
-/// Bytes of two programs that are compared at once.
-const COMPARED_AT_ONCE: usize = 64 << 10;
-
-/// The most processes above this one that are looked at.
-const MAX_ANCESTORS: usize = 64;
-
 /// Refuses an answer that a command of a model, or a server that this program started, gives: answers are for people.
 pub fn given_by_a_person() -> Result<(), Failure> {
-    let below = std::env::var_os(TOOL_CALL_VARIABLE).is_some() || is_below_this_program();
-    if !below {
-        return Ok(());
-    }
-    let message = "this command was started by Opcell, for a model or a server; only a person answers";
-    Err(Diagnostic::error("answer-not-by-a-person", message).into())
-}
-
-/// Returns `true` if a process above this one is this program. A copy under another name is this program too.
-fn is_below_this_program() -> bool {
-    let own = std::fs::read_link("/proc/self/exe").ok();
-    let name = own.as_deref().and_then(Path::file_name);
-    let is_own = |id: u32| {
-        let above = format!("/proc/{id}/exe");
-        let program = std::fs::read_link(&above).ok();
-        program.as_deref().and_then(Path::file_name).is_some_and(|program| Some(program) == name)
-            || hold_the_same(Path::new("/proc/self/exe"), Path::new(&above)).unwrap_or(false)
+    let is_of_a_model = std::env::var_os(TOOL_CALL_VARIABLE).is_some();
+    let lineage = if is_of_a_model { Lineage::BelowOpcell } else { lineage::of_this_process() };
+    let refused = match lineage {
+        Lineage::Apart => return Ok(()),
+        Lineage::BelowOpcell => {
+            let message = "this command was started by Opcell, for a model or a server; only a person answers";
+            Diagnostic::error("answer-not-by-a-person", message)
+        }
+        Lineage::Unknown => {
+            let message = "only a person answers, and the system does not show which processes started this command";
+            Diagnostic::error("answer-not-by-a-person", message)
+                .help("answer on the page of `opcell serve`, or from a shell whose parent processes `ps` shows")
+        }
     };
-    let mut process = parent_of("self");
-    for _ in 0..MAX_ANCESTORS {
-        let Some(id) = process.filter(|id| *id > 1) else { return false };
-        if is_own(id) {
-            return true;
-        }
-        process = parent_of(&id.to_string());
-    }
-    true
-}
-
-/// Returns `true` if two files hold the same; those of one size are read.
-fn hold_the_same(one: &Path, other: &Path) -> std::io::Result<bool> {
-    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
-    if one.metadata()?.len() != other.metadata()?.len() {
-        return Ok(false);
-    }
-    let (mut left, mut right) = (vec![0; COMPARED_AT_ONCE], vec![0; COMPARED_AT_ONCE]);
-    loop {
-        let read = one.read(&mut left)?;
-        let (Some(left), Some(right)) = (left.get(..read), right.get_mut(..read)) else { return Ok(false) };
-        if read == 0 {
-            return Ok(true);
-        }
-        other.read_exact(right)?;
-        if left != right {
-            return Ok(false);
-        }
-    }
-}
-
-/// The process that started another one. The name in parentheses may hold anything.
-fn parent_of(process: &str) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    status.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    Err(refused.into())
 }
 
 /// The questions of a run about calls.

@@ -20,7 +20,7 @@ use opcell::{
     run::{Run, Workflow},
 };
 use opcell_engine::{
-    Event, MESSAGE_SIGNAL, Recorded, ResumeOptions, RunOptions, RunOutcome, Status,
+    Event, MESSAGE_SIGNAL, Recorded, ResumeOptions, RunOptions, RunOutcome, Sender, Status,
     conversation::Message,
     event::{Destination, EffectReply},
     located::{Located, Locator},
@@ -222,7 +222,8 @@ pub async fn converse(
         }
         let Some(said) = next_word(&outcome, workflow, lines)? else { return Ok(outcome) };
         let id = outcome.run.clone();
-        host.engine().signal(&id, &said.signal, said.data, None).await?;
+        let sender = Sender { may_approve: approve::given_by_a_person().is_ok(), ..Sender::default() };
+        host.engine().signal_from(&id, &said.signal, said.data, sender).await?;
         let options = ResumeOptions { detach: true, sink: sink.clone(), ..ResumeOptions::default() };
         run = host.resume(&id, options).await?;
     }

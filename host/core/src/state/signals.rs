@@ -1,7 +1,10 @@
 //! The signals that a run can take.
 
-use super::State;
-use crate::{dialogue::MESSAGE_SIGNAL, event::Signal};
+use super::{Frame, State};
+use crate::{
+    dialogue::MESSAGE_SIGNAL,
+    event::{Event, Signal},
+};
 use opcell_ir::{
     ir::{DelegateTarget, Form, Judge},
     names::Outcome,
@@ -16,21 +19,33 @@ const KEYS: usize = 1024;
 pub struct Signals {
     /// By name.
     pub names: BTreeSet<Arc<str>>,
-    /// Those among them that a step takes as an approval.
+    /// Those among them that a step takes as an approval, from senders who may approve.
     pub approvals: BTreeSet<Arc<str>>,
     /// `true` if a workflow that is only known later may take others.
     pub open: bool,
 }
 
-impl Signals {
-    /// Returns `true` if a step takes the signal as an approval, now or later, as far as that can be known.
-    #[must_use]
-    pub fn may_approve(&self, name: &str) -> bool {
-        self.approvals.contains(name) || (self.open && !self.names.contains(name))
-    }
-}
-
 impl State {
+    /// Returns `true` if a signal has arrived that an approval of this name can take, and no step has taken it yet.
+    #[must_use]
+    pub fn has_answer(&self, name: &str) -> bool {
+        let is_awaited = |signal: &Signal| signal.question.as_ref().is_none_or(|question| self.asks(question));
+        self.signals.iter().any(|signal| *signal.name == *name && signal.may_approve() && is_awaited(signal))
+    }
+
+    /// Returns `true` if the event is that an approval took a signal of which the journal does not say whether its
+    /// sender may approve: so did earlier versions, which decided that when the signal was sent.
+    #[must_use]
+    pub fn approved_as_before(&self, event: &Event) -> bool {
+        let Event::SignalTaken { frame, signal } = event else { return false };
+        let Some((_, step)) = self.step_of(*frame) else { return false };
+        let Form::Wait { wait } = &step.form else { return false };
+        let is_waiting = self.frames.get(frame).is_some_and(Frame::is_waiting);
+        let oldest = self.signals.iter().find(|queued| queued.name == wait.signal && self.is_for(queued, *frame));
+        let is_of_before = |queued: &Signal| queued.id == *signal && queued.may_approve.is_none();
+        wait.approval && is_waiting && oldest.is_some_and(is_of_before)
+    }
+
     /// Returns `true` if a signal with this key has come.
     #[must_use]
     pub fn has_signal_key(&self, key: &str) -> bool {

@@ -23,6 +23,17 @@ pub enum Delivery {
     Queued,
 }
 
+/// The sender of a signal; by default one without a name, who may not approve.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// Name to record.
+    pub by: Option<Arc<str>>,
+    /// Of several signals with one key, a run takes the first.
+    pub key: Option<Arc<str>>,
+    /// `true` if approvals take what the sender sends.
+    pub may_approve: bool,
+}
+
 impl Engine {
     /// Sends a message to a run, whichever process drives it; a run without a driver receives it when it is resumed.
     ///
@@ -55,10 +66,12 @@ impl Engine {
             by,
             at,
         };
-        if state.has_signal(name) {
+        if state.has_answer(name) {
             let history = self.shown_history(run, None).await?;
             let last = history.iter().rev().find_map(|recorded| match &recorded.event {
-                Event::SignalReceived(signal) if signal.name == *name => Some((signal, recorded.at)),
+                Event::SignalReceived(signal) if signal.name == *name && signal.may_approve() => {
+                    Some((signal, recorded.at))
+                }
                 _ => None,
             });
             let last = last.filter(|(signal, _)| is_meant(&signal.question));
@@ -68,15 +81,18 @@ impl Engine {
         }
         let unread = self.journal.inbox(run).await?;
         Ok(unread.iter().find_map(|message| match serde_json::from_str(&message.payload) {
-            Ok(Message::Signal { name: sent, data, by, question, .. }) if sent == *name && is_meant(&question) => {
+            Ok(Message::Signal { name: sent, data, by, question, may_approve, .. })
+                if sent == *name && is_meant(&question) && (may_approve || question.is_some()) =>
+            {
                 Some(answered(&data, by, Timestamp(message.at)))
             }
             _ => None,
         }))
     }
 
-    /// Sends a run a signal, whichever process drives it, after checking that a step of the run could ever take it: one
-    /// that waits now, or one that comes to wait later.
+    /// Sends a run a signal of a sender who may approve, whichever process drives it, after checking that a step of the
+    /// run could ever take it: one that waits now, or one that comes to wait later. What others send is for
+    /// [`Engine::signal_from`].
     ///
     /// # Errors
     /// As [`Engine::send`], when the run has ended, when no step waits for such a signal, or when it answers an
@@ -89,22 +105,26 @@ impl Engine {
         by: Option<Arc<str>>,
     ) -> Result<Delivery, RunError> {
         // Without a key there is no earlier one.
-        Ok(self.signal_once(run, name, data, by, None).await?.unwrap_or(Delivery::Queued))
+        let sender = Sender { by, key: None, may_approve: true };
+        Ok(self.signal_from(run, name, data, sender).await?.unwrap_or(Delivery::Queued))
     }
 
     /// As [`Engine::signal`], at most once per key: `None` when the run has received a signal with this key. Of two
     /// that are sent at the same time, the run takes the first. A run remembers its newest 1,024 keys.
     ///
+    /// The sender's right to approve is kept with the signal: an approval, also one of a workflow that is chosen only
+    /// later, takes no signal of a sender without it.
+    ///
     /// # Errors
-    /// As [`Engine::signal`].
-    pub async fn signal_once(
+    /// As [`Engine::signal`], and when the signal is an approval and the sender may not approve.
+    pub async fn signal_from(
         &self,
         run: &RunId,
         name: &Arc<str>,
         data: Value,
-        by: Option<Arc<str>>,
-        key: Option<Arc<str>>,
+        sender: Sender,
     ) -> Result<Option<Delivery>, RunError> {
+        let Sender { by, key, may_approve } = sender;
         let state = self.shown_state(run, None).await?;
         if key.as_deref().is_some_and(|key| state.has_signal_key(key)) {
             return Ok(None);
@@ -113,6 +133,9 @@ impl Engine {
             return Err(RunError::Ended { run: run.clone(), status: state.status() });
         }
         let signals = state.signals();
+        if !may_approve && signals.approvals.contains(name) {
+            return Err(RunError::MayNotApprove { run: run.clone(), signal: name.clone() });
+        }
         if !signals.open && !signals.names.contains(name) {
             let known = signals.names.iter().map(|name| format!("`{name}`")).collect();
             return Err(RunError::UnknownSignal { run: run.clone(), signal: name.clone(), known });
@@ -120,12 +143,18 @@ impl Engine {
         let asks_approval = state.questions().iter().any(
             |question| matches!(question, Question::Signal { name: wanted, approval: true, .. } if wanted == name),
         );
-        if asks_approval && let Some(earlier) = self.earlier_answer(run, &state, name, None).await? {
+        if asks_approval
+            && may_approve
+            && let Some(earlier) = self.earlier_answer(run, &state, name, None).await?
+        {
             return Err(earlier);
         }
-        self.send(run, &Message::Signal { name: name.clone(), data, by, key, question: None }).await?;
+        let message = Message::Signal { name: name.clone(), data, by, key, question: None, may_approve };
+        self.send(run, &message).await?;
         let waits = state.questions().into_iter().find_map(|question| match question {
-            Question::Signal { name: wanted, step, .. } if wanted == *name => Some(step),
+            Question::Signal { name: wanted, step, approval, .. } if wanted == *name && (may_approve || !approval) => {
+                Some(step)
+            }
             _ => None,
         });
         Ok(Some(waits.map_or(Delivery::Queued, Delivery::Now)))
@@ -156,7 +185,7 @@ impl Engine {
             return Err(earlier);
         }
         let key = Some(format!("answer:{id}").into());
-        self.send(run, &Message::Signal { name, data, by, key, question: Some(id) }).await?;
+        self.send(run, &Message::Signal { name, data, by, key, question: Some(id), may_approve: true }).await?;
         Ok(Delivery::Now(step))
     }
 

@@ -16,13 +16,15 @@ impl Driver {
                 tracing::info!(run = %self.run, signal = %name, "an answer came to a question that is not asked any more");
                 Ok(())
             }
-            Message::Signal { name, data, by, key, question } => {
+            Message::Signal { name, data, by, key, question, may_approve } => {
                 if let Err(failure) = self.state.value_limits().check(&data) {
                     tracing::warn!(run = %self.run, signal = %name, problem = failure.message, "a signal is not accepted");
                     return Ok(());
                 }
                 let id = self.state.next_signal();
-                self.record(batch, Event::SignalReceived(Signal { id, name, data, by, key, question }))
+                // An answer of an earlier version does not say it, and was sent by someone who may approve.
+                let may_approve = Some(may_approve || question.is_some());
+                self.record(batch, Event::SignalReceived(Signal { id, name, data, by, key, question, may_approve }))
             }
             Message::Cancel { reason, by } if !self.state.is_cancelled() => {
                 self.cancel.cancel();

@@ -284,7 +284,17 @@ async fn a_question_whose_step_is_gone_keeps_no_one_waiting() {
     assert_eq!(outcome.questions.len(), 2, "{:?}", outcome.questions);
     let refusal = json(r#"{"approved":false}"#);
     engine
-        .send(&outcome.run, &Message::Signal { name: "go".into(), data: refusal, by: None, key: None, question: None })
+        .send(
+            &outcome.run,
+            &Message::Signal {
+                name: "go".into(),
+                data: refusal,
+                by: None,
+                key: None,
+                question: None,
+                may_approve: true,
+            },
+        )
         .await
         .unwrap();
     let outcome = go_on(&engine, &outcome.run).await;

@@ -72,7 +72,14 @@ async fn an_external_state_moves_by_a_signal_and_has_no_transition_tool() {
     engine
         .send(
             handle.run(),
-            &Message::Signal { name: "Done".into(), data: Value::Null, by: None, key: None, question: None },
+            &Message::Signal {
+                name: "Done".into(),
+                data: Value::Null,
+                by: None,
+                key: None,
+                question: None,
+                may_approve: false,
+            },
         )
         .await
         .unwrap();

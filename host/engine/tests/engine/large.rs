@@ -52,7 +52,14 @@ async fn more_than_the_limits_allow_is_refused_where_it_arrives() {
     let refused = script.engine().start(program, rows(), options()).await.err().unwrap();
     assert!(refused.to_string().starts_with("the input is not accepted: a value takes"), "{refused}");
     let deep = (0..200).fold(json("1"), |inner, _| Value::array([inner]));
-    let message = opcell_engine::Message::Signal { name: "go".into(), data: deep, by: None, key: None, question: None };
+    let message = opcell_engine::Message::Signal {
+        name: "go".into(),
+        data: deep,
+        by: None,
+        key: None,
+        question: None,
+        may_approve: true,
+    };
     let refused = script.engine().send(&"any".into(), &message).await.unwrap_err();
     assert!(refused.to_string().contains("nests 200 levels deep"), "{refused}");
 }

@@ -134,6 +134,7 @@ async fn an_approval_says_who_and_why_and_a_refusal_fails() {
         by: Some("ann".into()),
         key: None,
         question: None,
+        may_approve: true,
     };
     engine.send(handle.run(), &refusal).await.unwrap();
     let resumed = engine.resume(handle.run(), ResumeOptions::default()).await.unwrap();
@@ -164,6 +165,7 @@ async fn an_answer_is_for_its_question_also_where_the_next_one_has_the_same_name
         by: None,
         key: None,
         question: Some(first.clone()),
+        may_approve: true,
     };
     engine.answer(handle.run(), &first, json(r#"{"approved":true}"#), None).await.unwrap();
     let again = engine.answer(handle.run(), &first, json(r#"{"approved":false}"#), None).await.unwrap_err();

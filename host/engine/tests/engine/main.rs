@@ -18,6 +18,7 @@ mod receipts;
 mod retry;
 mod routing;
 mod seeds;
+mod senders;
 mod shell;
 mod skill;
 mod step_budgets;

@@ -207,8 +207,14 @@ async fn another_process_can_tell_a_run_something() {
         .await
         .unwrap();
     let telling = Engine::builder().journal(Arc::new(SqliteJournal::open(&path).unwrap())).build();
-    let signal =
-        opcell_engine::Message::Signal { name: "go".into(), data: json("1"), by: None, key: None, question: None };
+    let signal = opcell_engine::Message::Signal {
+        name: "go".into(),
+        data: json("1"),
+        by: None,
+        key: None,
+        question: None,
+        may_approve: true,
+    };
     telling.send(handle.run(), &signal).await.unwrap();
     assert_eq!(handle.finished().await.unwrap().result, json("1"));
 }

@@ -436,6 +436,7 @@ impl HostBuilder {
         if !has_timers() {
             return Err(HostError::NoRuntime);
         }
+        crate::lineage::mark();
         let config = self.merged()?;
         let mut places = self.places.take().unwrap_or_else(Places::of_user);
         places.cache = self.cache.take().or(places.cache);

@@ -1,9 +1,6 @@
 //! Messages to runs: signals, messages of a user, approvals, requests to cancel.
 
-use super::{
-    body::{At, Body, MayBody},
-    shown,
-};
+use super::body::{At, Body, MayBody};
 use crate::{
     access::{Admitted, Approving, Running},
     problem::Problem,
@@ -11,7 +8,7 @@ use crate::{
 use axum::{Json, http::StatusCode};
 use opcell::remedy;
 use opcell_engine::{
-    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Wanted,
+    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, Sender, Wanted,
     event::{CallAnswer, GrantScope},
 };
 use opcell_journal::RunId;
@@ -44,24 +41,16 @@ pub struct Sent {
 }
 
 async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -> Result<Json<Sent>, Problem> {
-    let by = Some(admitted.caller.name.clone());
+    let may_approve = admitted.caller.may(crate::access::tokens::Scope::Approve);
+    let sender = Sender { by: Some(admitted.caller.name.clone()), key: None, may_approve };
     // The run is read to see whether it takes this.
     let _room = admitted.tenant.views.room().await?;
-    let delivery = admitted.tenant.host.engine().signal(&run, &name, data, by).await?;
+    let delivery = admitted.tenant.host.engine().signal_from(&run, &name, data, sender).await?;
     let step = match delivery {
-        Delivery::Now(step) => Some(step),
-        Delivery::Queued => None,
+        Some(Delivery::Now(step)) => Some(step),
+        Some(Delivery::Queued) | None => None,
     };
     Ok(Json(Sent { run, step }))
-}
-
-/// Refuses what answers an approval, with a yes or a no, of a caller who may not.
-fn may_answer(admitted: &Admitted, name: &str, is_approval: bool) -> Result<(), Problem> {
-    if is_approval && !admitted.caller.may(crate::access::tokens::Scope::Approve) {
-        let detail = format!("`{}` is an approval, and the token does not have the scope `approve`", shown(name));
-        return Err(Problem::new(StatusCode::FORBIDDEN, "scope-missing", detail));
-    }
-    Ok(())
 }
 
 /// Sends a signal to a run.
@@ -74,11 +63,7 @@ pub(super) async fn signal(
     At((_, run)): At<(String, String)>,
     Body(body): Body<SignalBody>,
 ) -> Result<Json<Sent>, Problem> {
-    let run: RunId = run.into();
-    // Also one that no step waits for yet: it would be kept until then.
-    let may_approve = admitted.tenant.views.of(&run).await?.state().signals().may_approve(&body.name);
-    may_answer(&admitted, &body.name, may_approve)?;
-    deliver(&admitted, run, body.name.into(), body.data.unwrap_or(Value::Null)).await
+    deliver(&admitted, run.into(), body.name.into(), body.data.unwrap_or(Value::Null)).await
 }
 
 /// A message of a user.
@@ -99,10 +84,7 @@ pub(super) async fn message(
     At((_, run)): At<(String, String)>,
     Body(body): Body<MessageBody>,
 ) -> Result<Json<Sent>, Problem> {
-    let run: RunId = run.into();
-    let is_approval = admitted.tenant.views.of(&run).await?.state().signals().approvals.contains(MESSAGE_SIGNAL);
-    may_answer(&admitted, MESSAGE_SIGNAL, is_approval)?;
-    deliver(&admitted, run, MESSAGE_SIGNAL.into(), Value::from(body.text)).await
+    deliver(&admitted, run.into(), MESSAGE_SIGNAL.into(), Value::from(body.text)).await
 }
 
 /// An answer to what a run asks.

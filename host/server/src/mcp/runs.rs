@@ -8,9 +8,14 @@ use super::{
     ticket::{Ticket, Use},
     tools,
 };
-use crate::api::{PARK, Start, begin};
+use crate::{
+    api::{PARK, Start, begin},
+    problem::Problem,
+};
 use opcell::{standing::asked as in_short, trace::TraceContext};
-use opcell_engine::{MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Status, large::ELIDED, outcome::Question};
+use opcell_engine::{
+    MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Sender, Status, large::ELIDED, outcome::Question,
+};
 use opcell_journal::RunId;
 use opcell_types::{NewRunId, Value, text::one_line};
 use rmcp::{
@@ -162,7 +167,7 @@ impl McpServer {
             return Vec::new();
         }
         let (mut questions, signals) = (state.questions(), state.signals());
-        // A signal that comes too late for this step would answer the approval of another one.
+        // What is an approval of another step is refused of a client who may not approve.
         questions.retain(|question| match question {
             Question::Signal { name, approval: false, .. } => client.may_approve() || !signals.approvals.contains(name),
             _ => true,
@@ -206,7 +211,8 @@ impl McpServer {
                 }
                 Answer::Signal(name, data) => {
                     let key = Some(format!("answer:{id}").into());
-                    host.engine().signal_once(run, &name, data, by.clone(), key).await.map(drop)
+                    let sender = Sender { by: by.clone(), key, may_approve: client.may_approve() };
+                    host.engine().signal_from(run, &name, data, sender).await.map(drop)
                 }
             };
             match sent {
@@ -354,12 +360,10 @@ impl McpServer {
             return wrong("`run` must be the ID of a run".to_owned());
         };
         let run: RunId = run.into();
-        let (offered, approves) = match self.tenant.views.of(&run).await {
+        let offered = match self.tenant.views.of(&run).await {
             Ok(view) => {
-                let state = view.state();
                 let is_offered = |name: &str| self.workflows.contains(name);
-                let offered = state.program().is_some_and(|program| is_offered(program.name().as_ref()));
-                (offered, state.signals().approvals.contains(MESSAGE_SIGNAL))
+                view.state().program().is_some_and(|program| is_offered(program.name().as_ref()))
             }
             Err(problem) => return wrong(problem.detail),
         };
@@ -368,15 +372,11 @@ impl McpServer {
         }
         if let Some(message) = arguments.get("message").and_then(Value::as_str) {
             let client = Client::of(context);
-            if approves && !client.may_approve() {
-                return wrong(format!(
-                    "`{MESSAGE_SIGNAL}` is an approval, and the token does not have the scope `approve`"
-                ));
-            }
-            let sent =
-                self.tenant.host.engine().signal(&run, &MESSAGE_SIGNAL.into(), message.into(), Some(client.name)).await;
-            if let Err(error) = sent {
-                return wrong(error.to_string());
+            let may_approve = client.may_approve();
+            let sender = Sender { by: Some(client.name), key: None, may_approve };
+            let engine = self.tenant.host.engine();
+            if let Err(error) = engine.signal_from(&run, &MESSAGE_SIGNAL.into(), message.into(), sender).await {
+                return wrong(Problem::from(error).detail);
             }
             self.resume(&run);
         }

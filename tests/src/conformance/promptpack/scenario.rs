@@ -163,6 +163,7 @@ async fn observe(case: &Json) -> Result<Json, Failure> {
                     by: None,
                     key: None,
                     question: None,
+                    may_approve: true,
                 };
                 engine.send(&id, &said).await.map_err(broken)?;
                 engine.resume(&id, ResumeOptions { detach: true, ..ResumeOptions::default() }).await

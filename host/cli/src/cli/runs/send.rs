@@ -38,13 +38,17 @@ pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Resu
     let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
     let state = open.engine.shown_state(&run, None).await?;
     // What approves is for people, by whichever command it is sent.
-    if state.signals().may_approve(&args.name) {
-        approve::given_by_a_person()?;
-    }
+    let may_approve = match approve::given_by_a_person() {
+        Ok(()) => true,
+        Err(refused) if state.signals().approvals.contains(args.name.as_str()) => return Err(refused),
+        Err(_) => false,
+    };
     if let Some(why) = refused(&state, &args.name) {
         return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
     }
-    let delivery = open.engine.signal(&run, &args.name.as_str().into(), data, args.sender.name()).await?;
+    let sender = opcell_engine::Sender { by: args.sender.name(), key: None, may_approve };
+    let delivery = open.engine.signal_from(&run, &args.name.as_str().into(), data, sender).await?;
+    let delivery = delivery.unwrap_or(Delivery::Queued);
     sent(open, &run, &delivery, terminal).await
 }
 

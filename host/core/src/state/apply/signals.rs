@@ -34,9 +34,11 @@ impl State {
     pub(crate) fn waiting_signal(&self, frame: FrameId) -> Option<&Signal> {
         let (_, step) = self.step_of(frame)?;
         match &step.form {
-            Form::Wait { wait } => {
-                self.signals.iter().find(|signal| signal.name == wait.signal && self.is_for(signal, frame))
-            }
+            // The sender's right counts here, since the steps of a workflow that is chosen at run time are not known
+            // when a signal is sent.
+            Form::Wait { wait } => self.signals.iter().find(|signal| {
+                signal.name == wait.signal && (!wait.approval || signal.may_approve()) && self.is_for(signal, frame)
+            }),
             _ => match dialogue::of(step) {
                 Some((orchestration, _)) => {
                     self.signals.iter().filter(|signal| signal.question.is_none()).find(|signal| {
