@@ -147,7 +147,7 @@ pub(crate) async fn send(
     key: Arc<str>,
 ) -> Result<bool, Problem> {
     let by = Some(format!("trigger:{}", trigger.name).into());
-    let sender = Sender { by, key: Some(key), may_approve: false };
+    let sender = opcell_engine::Sender { by, key: Some(key), may_approve: false };
     let _room = tenant.views.room().await?;
     let sent = tenant.host.engine().signal_from(run, signal, data, sender).await.map_err(|error| match error {
         RunError::MayNotApprove { .. } => {

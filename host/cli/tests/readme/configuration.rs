@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 24] = [
+const NOT_RUN: [(&str, &str, usize); 27] = [
     ("architecture.md", "text", 2),
     ("authoring.md", "rust", 1),
     ("authoring.md", "sh", 2),
