@@ -399,7 +399,7 @@ fn of_names(sources: &[Source], constants: &Constants, given: &mut Given) {
 /// Errors that name their own kind: what `kind` gives for each variant, with the text above the variant.
 fn of_kinds(sources: &[Source]) -> Codes {
     let kind = Regex::new(
-        r#"Self::(\w+)(?:\s*\{[^}]*\}|\s*\([^)]*\))?(?:\s*\|\s*Self::\w+[^=]*)?\s*=>\s*"([a-z][a-z0-9-]+)""#,
+        r#"Self::(\w+)(?:\s*\{[^}]*\}|\s*\([^)]*\))?(?:\s*\|\s*Self::\w+[^=]*)?(?:\s+if\s[^>\n]*)?\s*=>\s*"([a-z][a-z0-9-]+)""#,
     )
     .unwrap();
     let text = Regex::new(r##"#\[error\(\s*"((?:[^"\\]|\\[\s\S])*)"[\s\S]*?\]\s*\n\s*(\w+)\s*[\{\(,]"##).unwrap();

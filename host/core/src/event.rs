@@ -438,7 +438,7 @@ pub enum Event {
         by: Option<Arc<str>>,
     },
     /// A person moved the run to other versions of what it pinned.
-    Repinned(Box<Repinned>),
+    RunRepinned(Box<Repinned>),
     /// Time passed; a limit on wall time may have been reached.
     Ticked,
     /// The last event of every run.
@@ -818,7 +818,7 @@ impl Event {
                 | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
-                | Self::Repinned(_)
+                | Self::RunRepinned(_)
                 | Self::Ticked
         )
     }
@@ -885,7 +885,7 @@ impl Event {
             Self::Abandoned { .. } => "abandoned",
             Self::LimitReached { .. } => "limit-reached",
             Self::CancelRequested { .. } => "cancel-requested",
-            Self::Repinned(_) => "run-repinned",
+            Self::RunRepinned(_) => "run-repinned",
             Self::Ticked => "ticked",
             Self::RunFinished(_) => "run-finished",
         }

@@ -103,7 +103,7 @@ impl Locator {
             | Event::SignalReceived(_)
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => None,
         };

@@ -610,7 +610,7 @@ impl Reader {
                 let what = What::Cancel { reason: reason.clone() };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
-            Event::Repinned(moved) => {
+            Event::RunRepinned(moved) => {
                 let what = What::Repin { pins: moved.pins.clone() };
                 self.messages.push(SentMessage { seq, at, by: moved.by.clone(), what, taken_by: None });
             }

@@ -26,7 +26,7 @@ impl Engine {
     ) -> Result<bool, RunError> {
         let options = ResumeOptions { unpinned: true, ..ResumeOptions::default() };
         let opened = self.journal.acquire(run, options.cut).await?;
-        let moved = Event::Repinned(Box::new(Repinned { pins, by }));
+        let moved = Event::RunRepinned(Box::new(Repinned { pins, by }));
         let recorded = self.record_move(run, &opened, &options, (checked, moved)).await;
         self.journal.release(run, opened.fence).await?;
         recorded

@@ -214,7 +214,7 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         | Event::CallsExpired { .. }
         | Event::LimitReached { .. }
         | Event::CancelRequested { .. }
-        | Event::Repinned(_)
+        | Event::RunRepinned(_)
         | Event::Ticked
         | Event::RunFinished(_) => return None,
     };

@@ -378,7 +378,7 @@ impl Spans {
             | Event::CallsExpired { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked => {}
         }
     }

@@ -414,7 +414,7 @@ impl Transcript<'_> {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
         }

@@ -43,9 +43,12 @@ pub async fn op(global: &Global, command: &OpCommand, terminal: &Terminal) -> Re
 async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
     let host = global.looking(terminal).await?;
     let entries = host.catalog().entries();
+    // The list is not whole: the warnings say which plugins it lacks.
+    let is_whole = !host.left_out().iter().any(|left_out| left_out.error.is_of_component());
+    let exit = if is_whole { Exit::Done } else { Exit::InputWrong };
     if terminal.json {
         terminal.json(&json!(entries))?;
-        return Ok(Exit::Done);
+        return Ok(exit);
     }
     let width = entries.iter().map(|entry| entry.id.len()).max().unwrap_or(0);
     if entries.is_empty() && global.proposed()?.file.is_none() {
@@ -59,7 +62,7 @@ async fn list(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
             None => terminal.line(&(first + &text))?,
         }
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -294,7 +294,7 @@ impl StepProgress {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
         }

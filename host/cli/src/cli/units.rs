@@ -102,7 +102,13 @@ pub fn columns_within(rows: &[Vec<String>], aligns: &[Align], width: usize, may_
 
 /// A text of others with the lines after its first indented, so that none of them reads as a line of the command.
 pub fn continued(text: &str) -> Cow<'_, str> {
-    if text.contains('\n') { Cow::Owned(text.trim_end().replace('\n', "\n    ")) } else { Cow::Borrowed(text) }
+    let Some((first, rest)) = text.trim_end().split_once('\n') else { return Cow::Borrowed(text) };
+    let mut lines = first.to_owned();
+    for line in rest.lines() {
+        lines.push_str(if line.is_empty() { "\n" } else { "\n    " });
+        lines.push_str(line);
+    }
+    Cow::Owned(lines)
 }
 
 /// A text after a first part, in lines of at most this width that are broken between words; those after the first are

@@ -147,7 +147,7 @@ impl Path {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
         }

@@ -21,13 +21,14 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 27] = [
+const NOT_RUN: [(&str, &str, usize); 29] = [
     ("architecture.md", "text", 2),
     ("authoring.md", "rust", 1),
     ("authoring.md", "sh", 2),
     ("deploy.md", "ini", 1),
     ("deploy.md", "sh", 2),
     ("distributing.md", "sh", 5),
+    ("distributing.md", "text", 1),
     ("embedding.md", "rust,ignore", 12),
     ("events.md", "sh", 1),
     ("fleet.md", "sh", 2),
@@ -46,6 +47,8 @@ const NOT_RUN: [(&str, &str, usize); 27] = [
     // As those of `node.md`.
     ("python.md", "python", 5),
     ("python.md", "text", 2),
+    // Printed by `opcell code types`.
+    ("run-code.md", "ts", 1),
     ("server.md", "javascript", 1),
     ("server.md", "sh", 4),
     ("tools.md", "javascript", 1),

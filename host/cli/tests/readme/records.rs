@@ -135,6 +135,7 @@ fn page() -> String {
         let inside = match event.kind.trim_end_matches([')', '>']) {
             "Box<RunStarted" => members(EVENTS, "RunStarted"),
             "Signal" => members(EVENTS, "Signal"),
+            "Box<Repinned" => members(EVENTS, "Repinned"),
             "Box<RunEnd" => members("host/core/src/outcome.rs", "RunEnd"),
             other => {
                 assert!(other.is_empty(), "the fields of `{}`, a {other}, are unknown", event.name);

@@ -101,7 +101,7 @@ impl State {
             }
             Event::StepSkipped { parent, step, .. } => return self.skip_step(*parent, *step),
             Event::StepPrepared { .. } => {}
-            Event::Repinned(moved) => self.pins.extend(moved.pins.clone()),
+            Event::RunRepinned(moved) => self.pins.extend(moved.pins.clone()),
             // A frame that was asked about a call may be gone.
             Event::Ticked => self.see_when_answers_are_due(),
             Event::EachStarted { frame, items } => return self.start_each(*frame, items),

@@ -307,7 +307,7 @@ async fn pinned(engine: &Engine, run: &RunEntry) -> Result<Vec<Version>, RunErro
             for recorded in engine.events_after(&run.run, seq.saturating_sub(1), 1).await? {
                 match recorded.event {
                     Event::RunStarted(started) => versions.extend(of_pins(&started.pins)),
-                    Event::Repinned(moved) => versions.extend(of_pins(&moved.pins)),
+                    Event::RunRepinned(moved) => versions.extend(of_pins(&moved.pins)),
                     _ => {}
                 }
             }

@@ -458,7 +458,7 @@ impl Projection {
             | Event::Abandoned { .. }
             | Event::LimitReached { .. }
             | Event::CancelRequested { .. }
-            | Event::Repinned(_)
+            | Event::RunRepinned(_)
             | Event::Ticked => Vec::new(),
         }
     }
