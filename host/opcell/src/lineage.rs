@@ -63,13 +63,13 @@ mod linux {
     /// Name of the file that each process of Opcell has open.
     const MARK: &str = "opcell-process";
 
-    /// What a link to that file in `/proc/PID/fd` reads.
+    /// The target of a link to that file in `/proc/PID/fd`.
     const MARK_LINK: &str = "/memfd:opcell-process (deleted)";
 
     /// Name of the program.
     const PROGRAM: &str = "opcell";
 
-    /// What the system appends to the path of a program that was replaced or removed.
+    /// Appended by the system to the path of a program that was replaced or removed.
     const DELETED: &[u8] = b" (deleted)";
 
     /// The most processes above one that are looked at.
