@@ -8,7 +8,7 @@ use crate::{
     host::{Ground, Loader},
     inner_calls::{absorb, nested},
     replay::Record,
-    services::PluginServices,
+    services::{PluginServices, read_arguments},
 };
 use async_trait::async_trait;
 use opcell_engine::{
@@ -159,8 +159,7 @@ impl HostServices for ProgramServices {
         touched: &TouchLog,
     ) -> Result<String, Failure> {
         let sent = arguments.len() as u64;
-        let given = Value::from_json(arguments)
-            .map_err(|error| Failure::host("invalid-arguments", format!("the arguments are not JSON: {error}")))?;
+        let given = read_arguments(arguments)?;
         let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
         touched.note(|touched| touched.call_arguments(listed, arguments));
         let context = nested(&self.calls, context);
