@@ -108,6 +108,7 @@ impl Sessions for Restless {
             parallel_tools: Vec::new(),
             narrowing: None,
             approvals: Vec::new(),
+            code: None,
         })
     }
 

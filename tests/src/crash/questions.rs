@@ -399,7 +399,8 @@ fn faults_of(history: &[Recorded], lines: &[Line]) -> Vec<String> {
         match &recorded.event {
             Event::CallsAsked { calls, .. } => asked.extend(calls.iter().map(|call| call.id.clone())),
             Event::CallAnswered { question, answer, .. } => {
-                if !asked.contains(question) || answers.insert(question.clone(), answer.clone()).is_some() {
+                let is_first = answers.insert(question.clone(), answer.clone()).is_none();
+                if !is_first || !asked.contains(question) {
                     faults.push(format!("event {}: an answer to what is not asked", recorded.seq));
                 }
             }
