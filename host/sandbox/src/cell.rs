@@ -82,17 +82,16 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T, CellError>> + Send + 'static,
 {
-    fair::take_turn().await;
     let started = Instant::now();
     let operation = Arc::clone(&call.operation);
     let work: fair::Work<_> = Box::pin(live(Arc::clone(linked), call, started, before, export, after));
-    match fair::run(&linked.share, started, work).await {
-        Some(done) => done,
-        None => {
-            let message = "the host failed inside of the cell".to_owned();
-            (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()))
-        }
-    }
+    let ended = fair::run(&linked.share, started, work).await;
+    // After the cell and not before it: calls enter the queue in the order in which they are made.
+    fair::take_turn().await;
+    ended.unwrap_or_else(|| {
+        let message = "the host failed inside of the cell".to_owned();
+        (Err(CellError::HostError { message }), Receipt::unused(linked, operation, started.elapsed()))
+    })
 }
 
 async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(

@@ -61,7 +61,7 @@ async fn a_file_that_is_missing_a_directory_or_no_component_is_refused() {
     let text = directory.path().join("plugin.wasm");
     std::fs::write(&text, "#!/bin/sh\nrm -rf /\n").unwrap();
     for (path, kind) in [
-        (Path::new("/does/not/exist.wasm"), "unreadable"),
+        (Path::new("/does/not/exist.wasm"), "plugin-not-found"),
         (directory.path(), "unreadable"),
         (&*text, "not-a-component"),
     ] {
