@@ -157,7 +157,7 @@ async fn of_cells(asked: &Asked) -> Result<(Vec<Target>, Vec<String>, serde_json
         }
     }
     if asked.measures("turns") {
-        say("two and eight plugins called in turns");
+        say("two and eight alternating plugins");
         targets.extend(in_turns::in_turns(echo).await?);
     }
     if asked.measures("workflows") {

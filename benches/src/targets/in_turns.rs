@@ -1,4 +1,4 @@
-//! Several plugins called in turns beside one alone: the cost of fairness while nothing waits.
+//! Several alternating plugins beside one alone: the cost of fairness while nothing waits.
 
 use super::{Bound, Target, median};
 use anyhow::{Result, anyhow};
@@ -19,10 +19,10 @@ const ROUNDS: usize = 25;
 
 /// The plugins, the threads, and the figure.
 const ROWS: [(usize, usize, &str); 4] = [
-    (2, 1, "two plugins in turns / one alone, one thread"),
-    (8, 1, "eight plugins in turns / one alone, one thread"),
-    (2, 2, "two plugins in turns / one alone, two threads"),
-    (8, 2, "eight plugins in turns / one alone, two threads"),
+    (2, 1, "two alternating plugins / one alone, one thread"),
+    (8, 1, "eight alternating plugins / one alone, one thread"),
+    (2, 2, "two alternating plugins / one alone, two threads"),
+    (8, 2, "eight alternating plugins / one alone, two threads"),
 ];
 
 /// Returns the time of a call of one plugin among several, relative to one alone, and the 99th percentile of a call.

@@ -52,7 +52,7 @@ const PEER_SLICE: Duration = Duration::from_millis(20);
 /// The options of a measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// For all peers together, in turns.
+    /// For all peers together, which alternate.
     pub time: Duration,
     /// The place in which components are compiled.
     pub compile: CompileMode,

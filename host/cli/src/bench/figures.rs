@@ -194,7 +194,7 @@ async fn phases(bare: &Bare, id: &str, arguments: &str) -> Result<Phases> {
     })
 }
 
-/// A cell that calls its host a hundred times against one that does not, in turns.
+/// A cell that calls its host a hundred times against one that does not; the two alternate.
 async fn host_call(sandbox: &Sandbox) -> Result<f64> {
     let guest = Guest::built_in()?;
     let plugin = sandbox.load(LoadRequest::new("host-calls", PluginSource::Bytes(guest.component))).await?;
