@@ -133,6 +133,8 @@ mod cache_tests;
 #[cfg(test)]
 mod catalogue_tests;
 #[cfg(all(test, feature = "providers"))]
+mod compaction_tests;
+#[cfg(all(test, feature = "providers"))]
 mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]
 mod fallover_tests;

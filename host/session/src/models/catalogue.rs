@@ -240,6 +240,21 @@ impl Models {
         Err(SelectError::Depth)
     }
 
+    /// The tokens that a model takes and gives in one round, where an operator listed them.
+    #[must_use]
+    pub fn context_window(&self, model: &str) -> Option<u64> {
+        let (provider, id) = model.split_once('/')?;
+        let listed = self.listed.iter().find(|listed| listed.provider == provider && listed.config.id == id)?;
+        listed.config.context_window
+    }
+
+    /// The model that a session would ask first, as it was listed; `None` if it was not.
+    #[must_use]
+    pub fn listed_for(&self, selection: Option<&ModelSelection>) -> Option<&ListedModel> {
+        let id = self.select(selection).ok()?.into_iter().next()?;
+        self.listed.iter().find(|model| model.full_id() == id)
+    }
+
     /// Why a model's answers come without the probabilities of their tokens, where its provider has none.
     #[must_use]
     pub fn lacks_logprobs(&self, model: &str) -> Option<String> {

@@ -170,6 +170,18 @@ pub struct ModelConfig {
     pub cache_write_cost: Option<f64>,
 }
 
+/// The price of a token that a provider keeps in its cache, as a multiple of one that it only reads.
+const CACHE_WRITE_FACTOR: f64 = 1.25;
+
+impl ModelConfig {
+    /// US dollars per million tokens read, from the provider's cache or into it.
+    #[must_use]
+    pub fn cache_costs(&self) -> Option<(f64, f64)> {
+        let read = self.input_cost?;
+        Some((self.cache_read_cost.unwrap_or(read), self.cache_write_cost.unwrap_or(read * CACHE_WRITE_FACTOR)))
+    }
+}
+
 /// When a request is repeated: on 408, 409, 425, 429, 498, 5xx, where the network failed, and where an answer under
 /// status 200 is an error of these kinds, is cut, or is not an answer; never once text has been shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

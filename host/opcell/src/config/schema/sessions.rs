@@ -106,6 +106,11 @@ pub fn settings() -> Value {
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
             "code": {"enum": ["javascript", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`."},
+            "compaction": about(table(&[], json!({
+                "enabled": by_default(flag("Shortens conversations. Without it, one that its model has no room for fails."), true),
+                "at-percent": {"type": "integer", "minimum": 10, "maximum": 100, "default": 80, "description": "The share of the model's `context-window` at which it begins."},
+                "keep-rounds": by_default(number("The newest rounds, which stay whole for as long as there is room."), 4),
+            })), "When a conversation that nears its model's context is sent shortened: old tool results first, then old rounds; the run keeps all of it."),
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),
