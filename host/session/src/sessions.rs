@@ -122,7 +122,7 @@ impl Sessions for HostSessions {
             Some(rounds) => rounds.acquire().await.ok(),
             None => None,
         };
-        self.complete_shortened(&round, sink).await
+        self.complete_shortened(&round, sink).await.map_err(|failure| self.models.ruled(&round, failure))
     }
 
     fn tool_effects(&self, tool: &str) -> Effects {

@@ -1,7 +1,7 @@
 //! `[models]` and the settings of sessions.
 
 use super::{about, approve, by_default, flag, named, number, table, text, texts};
-use opcell_session::models::{Api, ProviderConfig, RetryConfig};
+use opcell_session::models::{Api, FALLBACK_REASONS, ProviderConfig, RetryConfig};
 use serde_json::{Value, json};
 
 /// `[models]`.
@@ -11,6 +11,10 @@ pub fn models() -> Value {
         json!({
             "default": model("The model of sessions that name none: `PROVIDER/MODEL`, or a query."),
             "prompt-cache": by_default(flag("Asks providers to keep what later requests repeat: the tools, the stable part of the prompt, the conversation so far."), true),
+            "fallback": about(table(&[], json!({
+                "models": texts("Models as `PROVIDER/MODEL`, asked in this order after those of the session."),
+                "on": {"type": "array", "items": {"enum": FALLBACK_REASONS}, "description": "The failures after which the next model is asked; by default those that another request may not meet again."},
+            })), "The models that are asked when those of a session do not answer. The run records each failure, and the model that answered."),
             "providers": named("provider", "Providers by name; openai, anthropic, gemini and ollama need no entry. An entry of the same name replaces the known one."),
         }),
     )
