@@ -281,6 +281,8 @@ pub enum PromptMode {
 pub enum CodeMode {
     /// JavaScript.
     Javascript,
+    /// Python, on a runtime that is installed for the user.
+    Python,
     /// No programs: tools are called one by one, whatever a profile says.
     Off,
 }

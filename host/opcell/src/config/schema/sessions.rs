@@ -109,7 +109,7 @@ pub fn settings() -> Value {
             "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
-            "code": {"enum": ["javascript", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`."},
+            "code": {"enum": ["javascript", "python", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`. For Python, run `opcell code install python` once."},
             "compaction": about(table(&[], json!({
                 "enabled": by_default(flag("Shortens conversations. Without it, one that its model has no room for fails."), true),
                 "at-percent": {"type": "integer", "minimum": 10, "maximum": 100, "default": 80, "description": "The share of the model's `context-window` at which it begins."},
