@@ -29,7 +29,7 @@ pub async fn install(args: &InstallArgs, terminal: &Terminal) -> Result<Exit, Fa
     let Runtime::Python = args.language;
     let place = Places::of_user().python_runtime().ok_or_else(|| {
         let message = "there is no folder to keep it in: HOME and XDG_STATE_HOME are not set";
-        Diagnostic::error("no-home", message).help("set HOME or XDG_STATE_HOME to an absolute path")
+        Diagnostic::error("missing-home", message).help("set HOME or XDG_STATE_HOME to an absolute path")
     })?;
     terminal.note("building the runtime for Python, which takes about half a minute");
     let task = tokio::task::spawn_blocking(move || built(&place).map(|bytes| (place, bytes)));
