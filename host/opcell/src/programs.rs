@@ -106,7 +106,7 @@ impl SessionPrograms {
         let source = [("source", Value::from(program.source)), ("input", Value::Null)];
         let (id, language) = match program.language {
             CodeMode::Python => (RUN_PYTHON, None),
-            CodeMode::Javascript | CodeMode::Off => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
+            _ => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
         };
         let arguments = Value::object(language.into_iter().chain(source));
         let json = arguments.to_json();

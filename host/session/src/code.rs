@@ -84,7 +84,7 @@ pub(crate) fn description(language: CodeMode, declared: Option<&str>) -> ToolDes
 fn language_name(language: CodeMode) -> &'static str {
     match language {
         CodeMode::Python => "Python",
-        CodeMode::Javascript | CodeMode::Off => "JavaScript",
+        _ => "JavaScript",
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking
     let name = language_name(language);
     let (has, lacks, throws) = match language {
         CodeMode::Python => ("the standard library, `print`", "no files, no network and no packages", "raises"),
-        CodeMode::Javascript | CodeMode::Off => ("`console`", "no files, no network and no modules", "throws"),
+        _ => ("`console`", "no files, no network and no modules", "throws"),
     };
     let mut text = format!(
         "You call these tools by programs: `{RUN_CODE}` runs the body of an async function in {name}. Its arguments \

@@ -26,7 +26,7 @@ impl Syntax {
     pub(super) fn of(language: CodeMode) -> Self {
         match language {
             CodeMode::Python => Self::Python,
-            CodeMode::Javascript | CodeMode::Off => Self::TypeScript,
+            _ => Self::TypeScript,
         }
     }
 
