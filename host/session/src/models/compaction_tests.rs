@@ -46,7 +46,8 @@ fn bytes(asked: &Json) -> usize {
 #[tokio::test]
 async fn a_conversation_that_nears_the_context_is_sent_without_its_oldest_results() {
     let server = Server::start(vec![Canned::json(openai_text("fine")), Canned::json(openai_text("fine"))]).await;
-    let sessions = sessions(&server, Api::OpenaiCompletions, &key(), Some(20_000));
+    let key = key();
+    let sessions = sessions(&server, Api::OpenaiCompletions, &key, Some(20_000));
     let short = sessions.complete(long(10, None), None).await.unwrap();
     assert_eq!(short.compacted, None);
     let reply = sessions.complete(long(40, None), None).await.unwrap();
@@ -67,7 +68,8 @@ async fn an_answer_about_length_leads_to_a_shorter_request_and_is_remembered() {
     ] {
         let fine = || Canned::json(text("fine"));
         let server = Server::start(vec![full(), full(), fine(), fine()]).await;
-        let sessions = sessions(&server, api, &key(), None);
+        let key = key();
+        let sessions = sessions(&server, api, &key, None);
         let reply = sessions.complete(long(40, None), None).await.unwrap();
         assert_eq!(reply.message.content, "fine");
         assert_eq!(reply.compacted.unwrap().reason, CompactionReason::ContextFull);
@@ -86,7 +88,8 @@ async fn a_conversation_that_cannot_be_shortened_fails_as_before() {
     let off = Compaction { enabled: false, ..Compaction::default() };
     for (rounds, rule) in [(0, None), (40, Some(off))] {
         let server = Server::start(vec![full(), full()]).await;
-        let sessions = sessions(&server, Api::OpenaiCompletions, &key(), Some(1_000));
+        let key = key();
+        let sessions = sessions(&server, Api::OpenaiCompletions, &key, Some(1_000));
         let failure = sessions.complete(long(rounds, rule), None).await.unwrap_err();
         assert_eq!((&*failure.reason, server.asked().len()), ("context-full", 1), "{rounds} {rule:?}");
     }
@@ -95,7 +98,8 @@ async fn a_conversation_that_cannot_be_shortened_fails_as_before() {
 #[tokio::test]
 async fn a_model_that_always_has_no_room_is_asked_four_times_at_most() {
     let server = Server::start((0..9).map(|_| full()).collect()).await;
-    let sessions = sessions(&server, Api::OpenaiCompletions, &key(), None);
+    let key = key();
+    let sessions = sessions(&server, Api::OpenaiCompletions, &key, None);
     let failure = sessions.complete(long(400, None), None).await.unwrap_err();
     assert_eq!((&*failure.reason, server.asked().len()), ("context-full", 4));
 }
@@ -106,7 +110,8 @@ async fn text_that_was_shown_is_not_asked_for_again() {
     let message = "This model's maximum context length is 8192 tokens";
     let cut = json!({"error": {"message": message, "code": "context_length_exceeded"}});
     let server = Server::start(vec![Canned::events(&[("", begun), ("", cut)]), full()]).await;
-    let sessions = sessions(&server, Api::OpenaiCompletions, &key(), None);
+    let key = key();
+    let sessions = sessions(&server, Api::OpenaiCompletions, &key, None);
     let pieces = Pieces::default();
     let failure = sessions.complete(long(40, None), Some(&pieces)).await.unwrap_err();
     assert_eq!((&*failure.reason, server.asked().len()), ("context-full", 1));
@@ -121,7 +126,8 @@ async fn a_count_of_the_provider_corrects_the_estimate() {
     };
     // About 10,500 tokens by the estimate: half of what the provider counts.
     let server = Server::start(vec![counted(21_000), counted(9_000)]).await;
-    let sessions = sessions(&server, Api::OpenaiCompletions, &key(), Some(20_000));
+    let key = key();
+    let sessions = sessions(&server, Api::OpenaiCompletions, &key, Some(20_000));
     assert_eq!(sessions.complete(long(20, None), None).await.unwrap().compacted, None);
     let compacted = sessions.complete(long(20, None), None).await.unwrap().compacted.unwrap();
     assert!(compacted.tokens_after <= 8_000, "{compacted:?}");
