@@ -59,9 +59,21 @@ pub struct Surface {
     pub manifest: Manifest,
     /// `true` if it imports any interface of WASI.
     pub wasi: bool,
+    /// Bytes of the data segments of its modules: what each cell begins with in its memories.
+    #[serde(skip)]
+    pub(crate) image_bytes: u64,
 }
 
+/// Bytes of data from which on a component is an interpreter, or as large as one.
+const INTERPRETER_IMAGE: u64 = 128 << 10;
+
 impl Surface {
+    /// Returns `true` for a component whose cells are faster in the pool of interpreters, which keeps more of each
+    /// memory.
+    pub(crate) fn is_interpreter(&self) -> bool {
+        self.image_bytes >= INTERPRETER_IMAGE
+    }
+
     /// Returns `true` if it imports anything of `wasi:http`.
     pub(crate) fn http(&self) -> bool {
         self.imports.iter().any(|name| name.starts_with("wasi:http/"))
@@ -205,6 +217,9 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
                 }
             }
             Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::DataSection(section) => {
+                surface.image_bytes = surface.image_bytes.saturating_add(section.range().len() as u64);
+            }
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(|error| not_a_component(&error.to_string()))?;

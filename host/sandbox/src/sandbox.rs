@@ -263,7 +263,7 @@ impl Sandbox {
                 kind.word()
             );
         }
-        let (pool, component) = self.place(&compiled)?;
+        let (pool, component) = self.place(&compiled, surface.is_interpreter())?;
         drop(compiled);
         let mut linked =
             pool.link(&component, &surface, name, digest, policy, Arc::new(roots), self.metering, &limits)?;
@@ -294,14 +294,17 @@ impl Sandbox {
     /// As [`Self::load`]; nothing is asked of the component, so only its operations are measured.
     pub async fn bare(&self, source: PluginSource) -> Result<Bare, LoadError> {
         let bytes = self.read(source).await?;
-        inspect::inspect(&bytes)?;
+        let surface = inspect::inspect(&bytes)?;
         let compiled = self.compiled(&bytes, &blake3::hash(&bytes)).await?;
         let bare = |is_script| {
             let engine = engine::like(is_script, self.metering, self.room, self.cells, self.keep_resident)
                 .map_err(|error| LoadError::Shape { message: error.to_string() })?;
             Bare::new(&engine, &compiled)
         };
-        // As a plugin: the small pool, unless it has no room for a component of this shape.
+        // As a plugin: the small pool, unless it is an interpreter, or there is no room for a component of this shape.
+        if surface.is_interpreter() {
+            return bare(true);
+        }
         bare(false).or_else(|error| if matches!(error, LoadError::Shape { .. }) { bare(true) } else { Err(error) })
     }
 
@@ -356,8 +359,8 @@ impl Sandbox {
         Ok(compiled)
     }
 
-    /// The smallest pool that has room for the component.
-    fn place(&self, compiled: &[u8]) -> Result<(&Arc<Pool>, Component), LoadError> {
+    /// The smallest pool that has room for the component; the last one for an interpreter.
+    fn place(&self, compiled: &[u8], is_interpreter: bool) -> Result<(&Arc<Pool>, Component), LoadError> {
         let mut message = String::new();
         if let Some(shapes) = &self.shapes {
             // SAFETY: as below; nothing of it is run.
@@ -365,7 +368,8 @@ impl Sandbox {
                 message: opcell_types::text::printable(&format!("{error:#}"), 1_000),
             })?;
         }
-        for pool in &self.pools {
+        let first = if is_interpreter { self.pools.len().saturating_sub(1) } else { 0 };
+        for pool in self.pools.iter().skip(first) {
             // SAFETY: the compiled component was made by our own compiler process, or its MAC proves that it was when
             // it was cached.
             match unsafe { Component::deserialize(pool.engine.wasmtime(), compiled) } {
