@@ -123,7 +123,7 @@ struct Global {
 enum Command {
     /// Run a workflow and print its result.
     #[command(
-        after_help = "Read on: Input, waiting runs and exit codes: docs/operating.md and docs/reference.md; models: docs/how-to/models.md."
+        after_help = "Read on: Input, waiting runs and exit codes: docs/how-to/keep-runs.md and docs/reference.md; models: docs/how-to/models.md."
     )]
     Run(run::RunArgs),
     /// Chat with a conversational workflow, such as a PromptPack.
