@@ -19,11 +19,12 @@ const REPOSITORY: &str = "https://github.com/opcell/opcell";
 const MADE: [&str; 3] = ["404.html", "print.html", "toc.html"];
 
 /// Questions as people type them, and the page that answers each. It must be among the first results.
-const QUESTIONS: [(&str, &str); 62] = [
+const QUESTIONS: [(&str, &str); 64] = [
     ("allow a host", "faq.html"),
     ("allow a project", "how-to/consent.html"),
     ("anthropic", "how-to/models.html"),
     ("api key", "how-to/models.html"),
+    ("approval rules", "approval-rules.html"),
     ("approve a call", "how-to/approve-calls.html"),
     ("backup", "how-to/backup.html"),
     ("busy", "errors.html"),
@@ -60,9 +61,10 @@ const QUESTIONS: [(&str, &str); 62] = [
     ("nightly", "how-to/triggers.html"),
     ("no-model", "errors.html"),
     ("ollama", "how-to/models.html"),
-    ("otlp", "how-to/monitor.html"),
+    ("otlp", "how-to/traces.html"),
     ("pass data between steps", "faq.html"),
     ("postgresql", "fleet.html"),
+    ("prompt caching", "how-to/prompt-caching.html"),
     ("proxy", "faq.html"),
     ("python dependencies", "authoring.html"),
     ("replay a call", "how-to/replay.html"),

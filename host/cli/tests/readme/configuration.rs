@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 31] = [
+const NOT_RUN: [(&str, &str, usize); 32] = [
     ("architecture.md", "text", 2),
     // Printed by `opcell code types`.
     ("code-mode.md", "ts", 1),
@@ -38,10 +38,10 @@ const NOT_RUN: [(&str, &str, usize); 31] = [
     ("http.md", "sh", 1),
     ("install.md", "sh", 4),
     ("journal.md", "sh", 1),
+    ("keep-runs.md", "sh", 1),
     ("mcp-client.md", "sh", 1),
     ("mcp.md", "sh", 1),
     ("models.md", "sh", 1),
-    ("monitor.md", "sh", 2),
     // `cargo xtask bindings --test` runs these.
     ("node.md", "javascript", 1),
     ("node.md", "js", 5),
@@ -55,6 +55,7 @@ const NOT_RUN: [(&str, &str, usize); 31] = [
     ("stores.md", "sh", 1),
     ("tools.md", "javascript", 1),
     ("tools.md", "sh", 1),
+    ("traces.md", "sh", 1),
     ("triggers.md", "sh", 2),
 ];
 
