@@ -124,7 +124,7 @@ impl Sessions for Restless {
                 arguments: Value::object([("event", Value::from(event)), ("context", Value::from("as before"))]),
             });
         }
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

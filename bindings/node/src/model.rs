@@ -82,7 +82,7 @@ fn reply(model: &str, answer: &Value) -> Result<ModelReply, String> {
         ..Usage::default()
     };
     let model = text(answer, "model")?.unwrap_or_else(|| model.to_owned());
-    Ok(ModelReply { message, usage, model, logprobs: None })
+    Ok(ModelReply { message, usage, model, logprobs: None, compacted: None })
 }
 
 #[napi]

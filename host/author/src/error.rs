@@ -78,7 +78,8 @@ pub enum AuthorError {
 }
 
 impl AuthorError {
-    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    /// Makes the error of a file or folder of what the system says.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::File { path, error }
     }

@@ -23,6 +23,23 @@ pub(crate) const CONTRACT: [(&str, &str); 7] = [
 const NAME_TOKEN: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 
+/// The plugin that runs programs in Python.
+const PYTHON_RUNTIME: [(&str, &str); 2] = [
+    ("plugin.toml", include_str!("../runtimes/python/plugin.toml")),
+    ("src/plugin.py", include_str!("../runtimes/python/plugin.py")),
+];
+
+/// Writes the source of the plugin that runs programs in Python into a new folder, in which [`crate::build()`] makes
+/// its component.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_python_runtime(folder: &Path) -> Result<(), AuthorError> {
+    create(folder, "python", Language::Python)?;
+    let made = Folder::open(folder).map_err(AuthorError::file(folder))?;
+    PYTHON_RUNTIME.iter().try_for_each(|(name, text)| put(&made, Path::new(name), text.as_bytes()))
+}
+
 /// Makes a plugin in a new folder, and gives the files that were written, relative to it.
 ///
 /// # Errors

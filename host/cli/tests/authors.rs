@@ -644,3 +644,77 @@ fn a_missing_tool_is_named_with_the_command_that_installs_it() {
         "{said}"
     );
 }
+
+/// A project with the notes of the examples, whose model writes one program in Python.
+const PYTHON_PROJECT: &str = r#"
+workflows = ["workflows"]
+plugin-folders = ["plugins"]
+
+[plugins.notes.grants.files.notes]
+path = "notes"
+
+[sessions]
+script = "script.yaml"
+"#;
+
+const PYTHON_WORKFLOW: &str = r#"{:name "count" :description "Counts what is open."
+ :steps [{:name "count" :type :session :code {:language :py} :tools ["notes/open"]
+          :contributions [{:type :template :text "How many notes are open?"}]}]}"#;
+
+const PYTHON_SCRIPT: &str = r#"version: 1
+turns:
+  - tool-calls:
+      - name: run_code
+        arguments:
+          source: |
+            print("counting")
+            first, second = await asyncio.gather(tools.notes_open(), call("notes/open", {}))
+            assert first == second
+            return len(first["open"])
+  - text: "Two."
+"#;
+
+#[test]
+fn programs_in_python_run_once_their_runtime_is_installed() {
+    let place = Place::new();
+    fs::write(place.folder.path().join("p.py"), "return input").unwrap();
+    if !has("componentize-py") {
+        eprintln!("SKIPPED: programs in Python are not tested: this machine has no componentize-py 0.25.1");
+        return;
+    }
+    place.done("", &["code", "install", "python"]);
+    for (source, expected) in [
+        ("import statistics\nprint('x')\nstatistics.mean(range(input['n']))", json!(2)),
+        ("import random, uuid\nreturn random.random() != random.random() and len(str(uuid.uuid4()))", json!(36)),
+        ("async def one(n):\n    await asyncio.sleep(0)\n    return n\nreturn await asyncio.gather(one(1), one(2))", json!([1, 2])),
+        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nreturn [P(1), {P(2).x: 'a'}]", json!([{"x": 1}, {"2": "a"}])),
+        ("try:\n    tools.nothing()\nexcept ToolDenied as denied:\n    return denied.capability", json!("tool nothing")),
+        ("def f(n): return f(n + 1)\ntry:\n    f(0)\nexcept RecursionError:\n    return 'caught'", json!("caught")),
+    ] {
+        fs::write(place.folder.path().join("p.py"), source).unwrap();
+        let result = place.json("", &["code", "run", "p.py", "--input", r#"{"n": 5}"#, "--quiet"]);
+        assert_eq!(result, expected, "{source}");
+    }
+    for (source, said) in [
+        ("x = 1\nreturn x / 0", "program-failed: ZeroDivisionError: division by zero, at program.py:2: `return x / 0`"),
+        ("return 1 +", "program-failed: SyntaxError: invalid syntax, at program.py:1: `return 1 +`"),
+        ("return {1, object()}", "program-failed: TypeError"),
+        ("import socket\nsocket.create_connection(('example.com', 80))", "program-failed"),
+        ("open('/etc/passwd')", "program-failed: FileNotFoundError"),
+        ("while True: pass", "fuel"),
+    ] {
+        fs::write(place.folder.path().join("p.py"), source).unwrap();
+        let output = place.opcell("", &["code", "run", "p.py"]);
+        let err = text(&output.stderr);
+        assert!(!output.status.success() && err.contains(said), "{source}: {err}");
+    }
+    place.done("", &["init", "project", "--example", "notes"]);
+    let project = place.folder.path().join("project");
+    fs::write(project.join("opcell.toml"), PYTHON_PROJECT).unwrap();
+    fs::write(project.join("workflows/count.edn"), PYTHON_WORKFLOW).unwrap();
+    fs::write(project.join("script.yaml"), PYTHON_SCRIPT).unwrap();
+    place.done("project", &["run", "count", "--journal", "--as", "count"]);
+    let shown = place.done("project", &["runs", "show", "count"]);
+    assert_eq!(shown.matches("call notes/open").count(), 2, "{shown}");
+    assert!(shown.contains(r#"{"result":2,"logs":["counting"]}"#), "{shown}");
+}

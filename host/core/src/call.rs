@@ -155,13 +155,42 @@ pub struct ModelReply {
     /// array of `{token, logprob, top-logprobs: [{token, logprob}]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
+    /// The shortening of the conversation that this answers, if it was not sent whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<Box<Compacted>>,
+}
+
+/// The shortening of a conversation for one round. The run keeps all of its messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Compacted {
+    /// Why it was not sent whole.
+    pub reason: CompactionReason,
+    /// Tool results of which only the size was sent.
+    pub results: u32,
+    /// Rounds that were left out: answers of the model, their tool calls and the results.
+    pub rounds: u32,
+    /// Estimated tokens of the whole conversation, prompt and tools included.
+    pub tokens_before: u64,
+    /// Estimated tokens of what was sent.
+    pub tokens_after: u64,
+}
+
+/// Why a conversation was shortened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CompactionReason {
+    /// It neared the model's context.
+    Threshold,
+    /// The provider had no room for it.
+    ContextFull,
 }
 
 impl ModelReply {
     /// An answer of text alone, by the model of this name, without a word on what it used.
     #[must_use]
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { message: Message::assistant(text), usage: Usage::default(), model: model.into(), logprobs: None }
+        Self { message: Message::assistant(text), usage: Usage::default(), model: model.into(), logprobs: None, compacted: None }
     }
 }
 

@@ -4,6 +4,7 @@
 mod within;
 
 use crate::{
+    call::Compacted,
     conversation::{Message, Role, Usage},
     event::{
         Answer, CallAnswer, Destination, EffectId, EffectReply, Event, ForkOrigin, FrameId, GrantScope, Recorded,
@@ -226,6 +227,9 @@ pub struct Round {
     pub model: String,
     /// The usage.
     pub usage: Usage,
+    /// The shortening of the conversation that it was sent, if it was not sent whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<Box<Compacted>>,
 }
 
 /// A judge at work.
@@ -729,7 +733,8 @@ impl StepTrace {
             }
             EffectReply::Round(Ok(answer)) => {
                 let talk = self.conversation_mut();
-                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage });
+                let compacted = answer.compacted.clone();
+                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage, compacted });
                 // What only the provider understands is not part of what was said.
                 talk.messages.push(Message { continuation: None, ..answer.message.clone() });
             }

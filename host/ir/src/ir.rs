@@ -22,7 +22,7 @@ pub use form::{
 pub use guard::{Guard, GuardRule};
 pub use routing::{Control, Goto, Judge, Orchestration, Route};
 pub use session::{
-    AgentTool, CodeMode, Generation, ModelOverride, ModelQuery, ModelSelection, OwnSkill, PromptGroup, PromptMode,
+    AgentTool, CodeMode, Compaction, Generation, ModelOverride, ModelQuery, ModelSelection, OwnSkill, PromptGroup, PromptMode,
     ResponseMode, Session, ThinkingLevel, ToolShape,
 };
 pub use values::{

@@ -4,6 +4,10 @@
 /// The name of the plugin whose operation `code/run` runs programs in JavaScript.
 pub const CODE: &str = "code";
 
+/// The name of the plugin whose operation `python/run` runs programs in Python. It is not part of the library, because
+/// CPython has some 20 MB: a user installs it once, see [`crate::places::Places::python_runtime`].
+pub const PYTHON: &str = "python";
+
 /// The source of a plugin that is part of the library, before its name: `builtin:code`.
 pub(crate) const SCHEME: &str = "builtin:";
 

@@ -47,10 +47,11 @@ use opcell_session::{
     sessions::MissingTools,
     tools::{FileRoot, Shell},
 };
-use opcell_types::files::read_text_bounded;
+use opcell_types::files::{read_bounded, read_text_bounded};
 use origin::Origin;
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
@@ -61,6 +62,9 @@ pub const FILE_NAME: &str = "opcell.toml";
 
 /// The most that is read of a project file.
 pub const MAX_BYTES: u64 = 1 << 20;
+
+/// The most that is read of a runtime that the user installed.
+const MAX_RUNTIME: u64 = 256 << 20;
 
 /// The places at which a file sets limits, by their keys.
 pub(crate) type LimitSpans = BTreeMap<&'static str, Span>;
@@ -394,6 +398,16 @@ impl PluginConfig {
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
         builtin::component(name).map(|component| Self::of_component(name, Component::Builtin(component)))
+    }
+
+    /// The plugin [`builtin::PYTHON`] from the runtime that the user has installed. Blocks while it reads.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not installed.
+    pub fn python(places: &Places) -> io::Result<Self> {
+        let path = places.python_runtime().ok_or(io::ErrorKind::NotFound)?;
+        let component = read_bounded(&path, MAX_RUNTIME)?;
+        Ok(Self::of_component(builtin::PYTHON, Component::Bytes(component.into())))
     }
 
     /// Returns the component of a plugin that is part of the library.

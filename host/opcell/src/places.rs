@@ -54,6 +54,12 @@ impl Places {
         Store::new([project.join(VENDOR_FOLDER)].into_iter().chain(own).collect())
     }
 
+    /// Returns the component that runs programs in Python, once it is installed. It lies where no grant reaches.
+    #[must_use]
+    pub fn python_runtime(&self) -> Option<PathBuf> {
+        Some(self.state.as_ref()?.join("runtimes").join("python.wasm"))
+    }
+
     /// The publisher's keys of this user.
     #[must_use]
     pub fn signing_keys(&self) -> Option<Keys> {

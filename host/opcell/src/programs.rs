@@ -16,6 +16,7 @@ use opcell_engine::{
     ports::{Failure, Reply},
     receipt::{Receipt, cell_of},
 };
+use opcell_ir::ir::CodeMode;
 use opcell_sandbox::{
     CellRequest, CellResult, ContextRequest, Tape,
     host::{HostServices, LogEvent},
@@ -23,6 +24,7 @@ use opcell_sandbox::{
 use opcell_session::code::{Program, ProgramTools, Programs};
 use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
 use std::{
+    io,
     sync::{Arc, Weak, atomic::AtomicU64},
     time::Instant,
 };
@@ -30,7 +32,8 @@ use tokio::sync::OnceCell;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The operation that runs a program.
-const RUN: &str = "code/run";
+const RUN_JAVASCRIPT: &str = "code/run";
+const RUN_PYTHON: &str = "python/run";
 
 /// Milliseconds that a program may take where the project says nothing of the plugin.
 const WALL_TIME: u64 = 10 * 60_000;
@@ -46,10 +49,15 @@ pub(crate) struct SessionPrograms {
     pub catalog: Weak<Catalog>,
     /// The plugin, loaded for the first program unless the project has it.
     pub loaded: OnceCell<Loaded>,
+    /// The one for Python.
+    pub python: OnceCell<Loaded>,
 }
 
 impl SessionPrograms {
-    async fn plugin(&self) -> Result<Loaded, Failure> {
+    async fn plugin(&self, language: CodeMode) -> Result<Loaded, Failure> {
+        if language == CodeMode::Python {
+            return self.python.get_or_try_init(|| self.load_python()).await.cloned();
+        }
         let is_builtin = |plugin: &PluginConfig| plugin.builtin_component().is_some();
         if self.config.plugins.get(builtin::CODE).is_some_and(is_builtin)
             && let Some(loaded) = self.catalog.upgrade().and_then(|catalog| catalog.loaded(builtin::CODE))
@@ -60,34 +68,51 @@ impl SessionPrograms {
     }
 
     async fn load(&self) -> Result<Loaded, Failure> {
-        let cannot = |why: String| Failure::host("code-unavailable", format!("programs cannot be run: {why}"));
-        let mut plugin =
-            PluginConfig::builtin(builtin::CODE).ok_or_else(|| cannot("the host has no runtime".to_owned()))?;
+        let plugin = PluginConfig::builtin(builtin::CODE).ok_or_else(|| cannot("the host has no runtime"))?;
+        self.load_plugin(plugin).await
+    }
+
+    async fn load_python(&self) -> Result<Loaded, Failure> {
+        let places = self.ground.places.clone();
+        let read = tokio::task::spawn_blocking(move || PluginConfig::python(&places)).await;
+        let plugin = match read {
+            Ok(Ok(plugin)) => plugin,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(cannot("the runtime for Python is not installed; `opcell code install python` builds it"));
+            }
+            Ok(Err(error)) => return Err(cannot(&format!("the runtime for Python cannot be read: {error}"))),
+            Err(_) => return Err(cannot("the runtime for Python cannot be read")),
+        };
+        self.load_plugin(plugin).await
+    }
+
+    async fn load_plugin(&self, mut plugin: PluginConfig) -> Result<Loaded, Failure> {
         plugin.limits.wall_time = Some(WALL_TIME);
         plugin.limits.host_call_time = Some(HOST_CALL_TIME);
         match self.loader.load(&plugin, &self.config, &self.ground).await {
             Ok(Ok(loaded)) => Ok(loaded),
-            Ok(Err(left_out)) => Err(cannot(left_out.error.to_string())),
-            Err(error) => Err(cannot(error.to_string())),
+            Ok(Err(left_out)) => Err(cannot(&left_out.error.to_string())),
+            Err(error) => Err(cannot(&error.to_string())),
         }
     }
 
     async fn cell(&self, program: Program) -> Result<Reply<Value>, Failure> {
-        let loaded = self.plugin().await?;
+        let loaded = self.plugin(program.language).await?;
         let unloaded = || Failure::host("code-unavailable", "the host has closed its sandbox");
         let sandbox = self.loader.sandbox.opened().ok_or_else(unloaded)?;
         let request = ContextRequest { tools_of_services: true, ..ContextRequest::default() };
         let within = sandbox.context(&loaded.plugin, request);
         let within = within.map_err(|error| Failure::host("code-unavailable", error.to_string()))?;
-        let arguments = Value::object([
-            ("language", Value::from("javascript")),
-            ("source", Value::from(program.source)),
-            ("input", Value::Null),
-        ]);
+        let source = [("source", Value::from(program.source)), ("input", Value::Null)];
+        let (id, language) = match program.language {
+            CodeMode::Python => (RUN_PYTHON, None),
+            _ => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
+        };
+        let arguments = Value::object(language.into_iter().chain(source));
         let json = arguments.to_json();
         let services = ProgramServices { own: loaded.services.clone(), tools: program.tools, calls: AtomicU64::new(0) };
         let request = CellRequest {
-            id: RUN,
+            id,
             arguments: &json,
             value: Some(&arguments),
             context: program.context.clone(),
@@ -107,13 +132,17 @@ impl SessionPrograms {
         if let Some(recording) = recording {
             let context = program.context;
             let call =
-                Call { id: RUN.into(), arguments, context, capabilities: None, granted: Vec::new(), timeout_ms: None };
-            if let Some(record) = Record::of(&RUN.into(), false, &call, *recording).to_value() {
+                Call { id: id.into(), arguments, context, capabilities: None, granted: Vec::new(), timeout_ms: None };
+            if let Some(record) = Record::of(&id.into(), false, &call, *recording).to_value() {
                 receipt = receipt.with_record(record);
             }
         }
         Ok(Reply { result: result.map(|success| success.data).map_err(Failure::from), receipt: Some(receipt) })
     }
+}
+
+fn cannot(why: &str) -> Failure {
+    Failure::host("code-unavailable", format!("programs cannot be run: {why}"))
 }
 
 #[async_trait]

@@ -61,6 +61,21 @@ pub struct StepPrompt {
     pub tools: Vec<ToolDescription>,
     /// The messages at the start, in order.
     pub conversation: Vec<PromptMessage>,
+    /// The model that would be asked first and its prices, where the project lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<PromptPrice>,
+}
+
+/// The price of a prompt's tokens, in US dollars per million.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PromptPrice {
+    /// The model, as `provider/model`.
+    pub model: String,
+    /// Of tokens that the provider reads from its cache.
+    pub from_cache: f64,
+    /// Of tokens that it reads and keeps.
+    pub into_cache: f64,
 }
 
 /// One message that is there before the model answers.
@@ -178,13 +193,18 @@ impl Host {
         let context = CallContext { step: step.name.clone(), ..CallContext::default() };
         let engine_tools = if judge { Vec::new() } else { offer::tools(program, step) };
         let inherited = inherited.cloned();
-        let (system, tools) =
-            self.sessions().prompt(&OpenSession { context, session, judge, engine_tools, inherited })?;
+        let request = OpenSession { context, session, judge, engine_tools, inherited };
+        let (system, tools) = self.sessions().prompt(&request)?;
+        let price = self.sessions().listed_model(&request).and_then(|listed| {
+            let (from_cache, into_cache) = listed.config.cache_costs()?;
+            Some(PromptPrice { model: listed.full_id(), from_cache, into_cache })
+        });
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {
             conversation.extend(before.conversation(Some(&group.name), &group.contributions));
         }
-        Ok(StepPrompt { workflow: None, called_by: None, step: step.name.clone(), judge, system, tools, conversation })
+        let step = step.name.clone();
+        Ok(StepPrompt { workflow: None, called_by: None, step, judge, system, tools, conversation, price })
     }
 }
 

@@ -30,6 +30,7 @@ pub mod models;
 pub mod tools;
 
 pub mod code;
+mod compaction;
 
 pub mod sessions;
 

@@ -66,7 +66,7 @@ pub mod fuzzing {
 }
 
 pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
-pub use config::{Api, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource};
+pub use config::{Api, FALLBACK_REASONS, FallbackConfig, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource};
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
 pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};
@@ -132,6 +132,8 @@ mod answer_tests;
 mod cache_tests;
 #[cfg(test)]
 mod catalogue_tests;
+#[cfg(all(test, feature = "providers"))]
+mod compaction_tests;
 #[cfg(all(test, feature = "providers"))]
 mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]

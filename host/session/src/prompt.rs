@@ -63,8 +63,8 @@ impl Component {
     }
 
     /// Returns `true` for a component that sessions of other steps and other days have as well.
-    #[cfg(feature = "providers")]
-    pub(crate) fn is_stable(self) -> bool {
+    #[must_use]
+    pub fn is_stable(self) -> bool {
         self < Self::RuntimeMetadata
     }
 

@@ -2,6 +2,7 @@
 
 mod builder;
 mod code;
+mod complete;
 mod open;
 mod problems;
 mod settings;
@@ -11,7 +12,8 @@ use open::Current;
 pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
 
 use crate::code::{Programs, RUN_CODE};
-use crate::models::{Model, Models};
+use crate::compaction::Windows;
+use crate::models::{ListedModel, Model, Models};
 use crate::prompt::{ContextFile, SystemPrompt};
 use crate::skills::SkillLibrary;
 use crate::tools::{SessionTool, Toolbox};
@@ -50,6 +52,8 @@ pub struct HostSessions {
     approve: ir::ApprovalRules,
     /// One permit for each round that may be under way.
     rounds: Option<Semaphore>,
+    /// The tokens that models take.
+    windows: Windows,
 }
 
 impl HostSessions {
@@ -66,6 +70,13 @@ impl HostSessions {
     /// When the session declares what is not there.
     pub fn prompt(&self, request: &OpenSession) -> Result<(SystemPrompt, Vec<ToolDescription>), Failure> {
         self.assemble(request, &Current::default()).map(|assembled| (assembled.prompt, assembled.tools))
+    }
+
+    /// The model that a session would ask first, where an operator listed it.
+    #[must_use]
+    pub fn listed_model(&self, request: &OpenSession) -> Option<&ListedModel> {
+        let settings = settings::effective(request, &self.profiles, &self.defaults).ok()?.settings;
+        self.models.listed_for(settings.model.as_ref())
     }
 
     /// The models.
@@ -105,18 +116,13 @@ impl Sessions for HostSessions {
     }
 
     async fn complete(&self, round: ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
-        let bytes = sent_bytes(&round);
-        if bytes > MAX_ROUND_BYTES {
-            let message = format!("the conversation has {bytes} bytes; at most {MAX_ROUND_BYTES} are sent to a model");
-            return Err(failure("prompt-too-large", message));
-        }
         // What rules may still rewrite is not shown while it comes.
         let sink = sink.filter(|_| round.session.settings.guards.is_empty());
         let _permit = match &self.rounds {
             Some(rounds) => rounds.acquire().await.ok(),
             None => None,
         };
-        self.answers.complete(&round, sink).await
+        self.complete_shortened(&round, sink).await.map_err(|failure| self.models.ruled(&round, failure))
     }
 
     fn tool_effects(&self, tool: &str) -> Effects {
@@ -133,29 +139,6 @@ impl Sessions for HostSessions {
             _ => self.tools.call(&call).await,
         }
     }
-}
-
-/// The most that is sent to a model in one round, in bytes: more than any model takes, and less than what a document's
-/// templates could make.
-const MAX_ROUND_BYTES: usize = 16 << 20;
-
-/// The texts of a round: system prompt, messages with their calls and what a provider wants back, and the tools.
-fn sent_bytes(round: &ModelRound) -> usize {
-    let json = |value: &Value| value.to_json().len();
-    let tools = round
-        .session
-        .tools
-        .iter()
-        .map(|tool| tool.name.len().saturating_add(tool.description.len()).saturating_add(json(&tool.parameters)));
-    let messages = round.messages.iter().map(|message| {
-        let calls = message
-            .tool_calls
-            .iter()
-            .map(|call| call.id.len().saturating_add(call.name.len()).saturating_add(json(&call.arguments)));
-        let kept = message.continuation.as_ref().map_or(0, json);
-        calls.fold(message.content.len().saturating_add(kept), usize::saturating_add)
-    });
-    messages.chain(tools).fold(round.session.system.len(), usize::saturating_add)
 }
 
 /// A failure to open a session.

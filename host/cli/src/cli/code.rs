@@ -1,8 +1,12 @@
-//! `opcell code`: programs, each in a cell of the plugin that is part of Opcell.
+//! `opcell code`: programs, each in a cell of the plugin for their language.
+
+mod install;
 
 use super::{Exit, Failure, Global, Terminal, host, input, op};
-use clap::{Args, Subcommand};
-use opcell::{Grant, PluginConfig, builtin, config::Config, document, report::printable, services::HTTP_FETCH};
+use clap::{Args, Subcommand, ValueEnum};
+use opcell::{
+    Grant, PluginConfig, builtin, config::Config, document, places::Places, report::printable, services::HTTP_FETCH,
+};
 use opcell_engine::ports::OpenSession;
 use opcell_ir::{
     Diagnostic,
@@ -12,16 +16,19 @@ use opcell_types::{CallContext, Value};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// The operation of the plugin.
-const RUN: &str = "code/run";
+/// The operations of the plugins.
+const RUN_JAVASCRIPT: &str = "code/run";
+const RUN_PYTHON: &str = "python/run";
 
 /// Bytes of a program that are read; arguments of a call may have less.
 const MAX_SOURCE: u64 = 16 << 20;
 
 #[derive(Debug, Subcommand)]
 pub enum CodeCommand {
-    /// Run a program in JavaScript and print its result.
+    /// Run a program in JavaScript or Python and print its result.
     Run(RunArgs),
+    /// Build the runtime of a language that is not part of this command.
+    Install(install::InstallArgs),
     /// Print the declarations of tools that a model reads before it writes a program.
     ///
     /// Starts the MCP servers that have the tools.
@@ -36,12 +43,43 @@ pub struct TypesArgs {
     /// Session profile of the project.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// Language of the programs.
+    #[arg(long, value_name = "LANG", default_value = "javascript")]
+    language: ProgramLanguage,
+}
+
+/// A language of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProgramLanguage {
+    Javascript,
+    Python,
+}
+
+impl ProgramLanguage {
+    fn mode(self) -> CodeMode {
+        match self {
+            Self::Javascript => CodeMode::Javascript,
+            Self::Python => CodeMode::Python,
+        }
+    }
+
+    /// The plugin whose cells run its programs.
+    fn plugin(self) -> &'static str {
+        match self {
+            Self::Javascript => builtin::CODE,
+            Self::Python => builtin::PYTHON,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// File of the program: the body of an async function, so that `await` and `return` are at its top level.
+    /// File of the program: the body of an async function, so that `await` and `return` are at its top level. A file
+    /// `*.py` is in Python.
     file: PathBuf,
+    /// Language of the program, whatever its file is called.
+    #[arg(long, value_name = "LANG")]
+    language: Option<ProgramLanguage>,
     /// Input of the program: JSON, `@FILE`, `-`, or text. The program reads it as `input`.
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
@@ -54,6 +92,7 @@ pub struct RunArgs {
 pub async fn code(global: &Global, command: &CodeCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         CodeCommand::Run(args) => run(global, args, terminal).await,
+        CodeCommand::Install(args) => install::install(args, terminal).await,
         CodeCommand::Types(args) => types(global, args, terminal).await,
     }
 }
@@ -63,7 +102,7 @@ async fn types(global: &Global, args: &TypesArgs, terminal: &Terminal) -> Result
     let session = Session {
         tools: (!args.tool.is_empty()).then(|| args.tool.clone()),
         session_profile: args.profile.clone(),
-        code: Some(CodeMode::Javascript),
+        code: Some(args.language.mode()),
         ..Session::default()
     };
     let context = CallContext::default();
@@ -84,12 +123,16 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
     let source = document::read_bounded(&args.file, MAX_SOURCE).map_err(unreadable)?;
     let source = String::from_utf8(source).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     let input = args.input.as_deref().map(input::value).transpose()?;
-    let arguments = [
-        ("language", Value::from("javascript")),
-        ("source", Value::from(source)),
-        ("input", input.unwrap_or(Value::Null)),
-    ];
-    let config = with_program(global.trusted()?, &args.grant)?;
+    let is_python = args.file.extension().is_some_and(|kind| kind == "py");
+    let by_name = if is_python { ProgramLanguage::Python } else { ProgramLanguage::Javascript };
+    let language = args.language.unwrap_or(by_name);
+    let source = [("source", Value::from(source)), ("input", input.unwrap_or(Value::Null))];
+    let (run, named) = match language {
+        ProgramLanguage::Javascript => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
+        ProgramLanguage::Python => (RUN_PYTHON, None),
+    };
+    let arguments = named.into_iter().chain(source);
+    let config = with_program(global.trusted()?, language, &args.grant)?;
     let named = |name: &str| name == HTTP_FETCH || config.tools.contains_key(name);
     let operations: Vec<_> = args.grant.iter().filter(|name| !named(name)).collect();
     let host = host(config, terminal).await?;
@@ -100,24 +143,36 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
             return Err(Diagnostic::error("unknown-capability", message).help(help).into());
         }
     }
-    let called = host.invoke(RUN, Value::object(arguments)).await;
+    let called = host.invoke(run, Value::object(arguments)).await;
     op::report(called, terminal, |data| data.get("result").cloned().unwrap_or(Value::Null))
 }
 
 /// The project with the plugin, which is granted these tools besides what the project grants it.
-fn with_program(mut config: Config, tools: &[String]) -> Result<Config, Failure> {
-    let own = match config.plugins.shift_remove(builtin::CODE) {
+fn with_program(mut config: Config, language: ProgramLanguage, tools: &[String]) -> Result<Config, Failure> {
+    let name = language.plugin();
+    let own = match config.plugins.shift_remove(name) {
         Some(plugin) if plugin.builtin_component().is_some() => Some(plugin),
         Some(plugin) => {
             let message = format!("the project's plugin `{}` is another one: {}", plugin.name, plugin.path.display());
             let help = "give that plugin another name in the project file";
             return Err(Diagnostic::error("duplicate-plugin", message).help(help).into());
         }
-        None => PluginConfig::builtin(builtin::CODE),
+        None if language == ProgramLanguage::Python => Some(python()?),
+        None => PluginConfig::builtin(name),
     };
     if let Some(plugin) = own {
         let plugin = tools.iter().fold(plugin, |plugin, tool| plugin.grant(Grant::tool(tool)));
-        config.plugins.insert(builtin::CODE.to_owned(), plugin);
+        config.plugins.insert(name.to_owned(), plugin);
     }
     Ok(config)
+}
+
+/// The runtime for Python, which the user has installed.
+fn python() -> Result<PluginConfig, Failure> {
+    PluginConfig::python(&Places::of_user()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Diagnostic::error("missing-runtime", "the runtime for Python is not installed")
+            .help("`opcell code install python` builds it, once for all projects of this user")
+            .into(),
+        _ => Diagnostic::error("unreadable", format!("the runtime for Python cannot be read: {error}")).into(),
+    })
 }

@@ -2,7 +2,7 @@
 
 mod add;
 mod bench;
-mod build;
+pub(super) mod build;
 mod check;
 mod diff;
 mod explain;

@@ -1,5 +1,7 @@
 //! `opcell prompt`: what models would receive.
 
+mod cache;
+
 use super::{
     Exit, Failure, Global, Terminal,
     chat::PackArgs,
@@ -32,6 +34,9 @@ pub struct PromptArgs {
     /// Prompt mode to use instead of the sessions' own.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
+    /// Show the parts that later requests repeat, which providers read from their cache.
+    #[arg(long)]
+    cache: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -53,14 +58,17 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
         }),
     };
     let prompts = host.prompts(&workflow, &request)?;
-    if terminal.json {
+    if terminal.json && args.cache {
+        let prompts: Vec<_> = prompts.iter().map(cache::json).collect();
+        terminal.json(&json!({"workflow": workflow.ir().name, "prompts": prompts}))?;
+    } else if terminal.json {
         terminal.json(&json!({"workflow": workflow.ir().name, "prompts": prompts}))?;
     } else if prompts.is_empty() {
         terminal.note("no step of this workflow uses a model");
     }
     if !terminal.json {
         for prompt in &prompts {
-            terminal.line(&text(prompt))?;
+            terminal.line(&if args.cache { cache::text(prompt) } else { text(prompt) })?;
         }
     }
     Ok(Exit::Done)
@@ -68,11 +76,6 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
 
 /// A table of the parts, then the parts.
 fn text(prompt: &StepPrompt) -> String {
-    let mode = match prompt.system.mode {
-        PromptMode::Lambda => "lambda",
-        PromptMode::Prose => "prose",
-    };
-    let whose = if prompt.judge { "judge of step" } else { "step" };
     let mut rows = vec![[String::new(), "bytes".to_owned(), "tokens".to_owned()].to_vec()];
     let mut parts = String::new();
     for section in &prompt.system.sections {
@@ -95,9 +98,7 @@ fn text(prompt: &StepPrompt) -> String {
         rows.push(row(&format!("{}{group}", message.role), message.bytes, message.tokens));
         let _ = write!(parts, "\n--- {}{group}\n{}\n", message.role, message.text);
     }
-    let workflow = prompt.workflow.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-    let caller = prompt.called_by.as_ref().map(|step| format!(", called by {step}")).unwrap_or_default();
-    let mut text = format!("{whose} {}{workflow}{caller}, mode {mode}\n", prompt.step);
+    let mut text = title(prompt);
     for line in columns(&rows, &[Align::Left, Align::Right, Align::Right]) {
         let _ = writeln!(text, "{line}");
     }
@@ -106,6 +107,18 @@ fn text(prompt: &StepPrompt) -> String {
     }
     text.push_str(&parts);
     printable(&text).into_owned()
+}
+
+/// The step whose prompt it is, as a line.
+fn title(prompt: &StepPrompt) -> String {
+    let mode = match prompt.system.mode {
+        PromptMode::Lambda => "lambda",
+        PromptMode::Prose => "prose",
+    };
+    let whose = if prompt.judge { "judge of step" } else { "step" };
+    let workflow = prompt.workflow.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+    let caller = prompt.called_by.as_ref().map(|step| format!(", called by {step}")).unwrap_or_default();
+    format!("{whose} {}{workflow}{caller}, mode {mode}\n", prompt.step)
 }
 
 fn row(name: &str, bytes: usize, tokens: usize) -> Vec<String> {

@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 32] = [
+const NOT_RUN: [(&str, &str, usize); 34] = [
     ("architecture.md", "text", 2),
     // Printed by `opcell code types`.
     ("code-mode.md", "ts", 1),
@@ -49,6 +49,8 @@ const NOT_RUN: [(&str, &str, usize); 32] = [
     // As those of `node.md`.
     ("python.md", "python", 5),
     ("python.md", "text", 2),
+    ("run-python.md", "python", 1),
+    ("run-python.md", "sh", 1),
     ("server.md", "javascript", 1),
     ("server.md", "sh", 3),
     ("stores.md", "rust", 1),

@@ -319,7 +319,7 @@ impl Sessions for Script {
         let answer = world.answer.map(|answer| answer(&round));
         world.rounds.push(round);
         if let Some(message) = answer {
-            return Ok(ModelReply { message, usage: Usage::default(), model, logprobs: None });
+            return Ok(ModelReply { message, usage: Usage::default(), model, logprobs: None, compacted: None });
         }
         let message = world
             .answers
@@ -330,6 +330,7 @@ impl Sessions for Script {
             usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5), ..Usage::default() },
             model,
             logprobs: None,
+            compacted: None,
         })
     }
 

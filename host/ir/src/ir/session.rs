@@ -67,6 +67,9 @@ pub struct Session {
     /// The way in which the model calls tools: by programs in this language instead of one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<CodeMode>,
+    /// When a conversation is sent shortened; by default once it nears its model's context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
     /// Rules for calls of tools that wait for a person. Those of every place count, the strictest decides.
     #[serde(skip_serializing_if = "ApprovalRules::is_empty")]
     pub approve: ApprovalRules,
@@ -125,7 +128,8 @@ impl Session {
             top_logprobs,
             max_rounds,
             max_tool_calls,
-            code
+            code,
+            compaction
         );
         session.approve.add(&outer.approve);
         session.system_prompt = match (&outer.system_prompt, session.system_prompt.take()) {
@@ -144,6 +148,31 @@ fn narrowed(own: Option<Vec<String>>, outer: Option<&Vec<String>>) -> Option<Vec
         (Some(own), None) => Some(own),
         (None, outer) => outer.cloned(),
     }
+}
+
+/// When a conversation is sent shortened. What is left out stays in the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Compaction {
+    /// `false`: conversations are sent whole, and fail once their model has no room for them.
+    pub enabled: bool,
+    /// The share of the model's context at which it begins, in percent, from 10 to 100.
+    #[serde(deserialize_with = "percent")]
+    pub at_percent: u8,
+    /// The newest rounds, which stay whole for as long as there is room.
+    pub keep_rounds: u32,
+}
+
+impl Default for Compaction {
+    fn default() -> Self {
+        Self { enabled: true, at_percent: 80, keep_rounds: 4 }
+    }
+}
+
+fn percent<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let percent = u64::deserialize(deserializer)?;
+    let fits = u8::try_from(percent).ok().filter(|percent| (10..=100).contains(percent));
+    fits.ok_or_else(|| serde::de::Error::custom("expected a whole number from 10 to 100"))
 }
 
 /// A document's description of a tool that the host binds.
@@ -252,6 +281,8 @@ pub enum PromptMode {
 pub enum CodeMode {
     /// JavaScript.
     Javascript,
+    /// Python, on a runtime that is installed for the user.
+    Python,
     /// No programs: tools are called one by one, whatever a profile says.
     Off,
 }

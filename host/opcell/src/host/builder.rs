@@ -596,6 +596,7 @@ impl Host {
             ground: ground.clone(),
             catalog: Arc::downgrade(&catalog),
             loaded: OnceCell::new(),
+            python: OnceCell::new(),
         });
         catalog.connect();
         unknown_grants(&parts.config, &parts.loader, &catalog);

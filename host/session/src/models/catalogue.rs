@@ -1,6 +1,6 @@
 //! All models of a host: which there are, which a session is given, and who answers for each.
 
-use super::config::{ModelConfig, ModelsConfig, ProviderConfig};
+use super::config::{FALLBACK_REASONS, ModelConfig, ModelsConfig, ProviderConfig};
 #[cfg(feature = "providers")]
 use super::provider::Provider;
 use super::query::{self, Attributes, QueryError};
@@ -114,11 +114,18 @@ pub enum ModelsError {
         /// The problem.
         message: String,
     },
+    /// The models that are asked when others do not answer.
+    #[error("[models.fallback]: {0}")]
+    Fallback(String),
 }
 
 /// The models of a host.
 pub struct Models {
     default: Option<ModelSelection>,
+    /// The models after those of every session, as `provider/model`.
+    fallbacks: Vec<String>,
+    /// The failures after which the next model is asked, where the operator said.
+    fallback_on: Option<Vec<String>>,
     providers: IndexMap<String, Arc<dyn Model>>,
     listed: Vec<ListedModel>,
     only: Option<Arc<dyn Model>>,
@@ -132,7 +139,15 @@ impl Models {
     pub fn new(config: ModelsConfig) -> Result<Self, ModelsError> {
         let mut providers = ProviderConfig::known();
         providers.extend(config.providers);
-        let mut models = Self { default: config.default, providers: IndexMap::new(), listed: Vec::new(), only: None };
+        let fallback = config.fallback.unwrap_or_default();
+        let mut models = Self {
+            default: config.default,
+            fallbacks: Vec::new(),
+            fallback_on: fallback.on,
+            providers: IndexMap::new(),
+            listed: Vec::new(),
+            only: None,
+        };
         for (name, mut provider) in providers {
             provider.prompt_cache = provider.prompt_cache.or(config.prompt_cache);
             let error = |message| ModelsError::Provider { provider: name.clone(), message };
@@ -150,13 +165,39 @@ impl Models {
             let built = Provider::new(&name, provider).map_err(error)?;
             models.providers.insert(name.clone(), Arc::new(built));
         }
+        let known = fallback.models.iter().map(|id| models.find(id)).collect::<Result<_, _>>();
+        models.fallbacks = known.map_err(|error| ModelsError::Fallback(error.to_string()))?;
+        let reasons = models.fallback_on.iter().flatten();
+        if let Some(unknown) = reasons.into_iter().find(|reason| !FALLBACK_REASONS.contains(&reason.as_str())) {
+            let hint = hint(unknown, FALLBACK_REASONS);
+            let all = FALLBACK_REASONS.join(", ");
+            return Err(ModelsError::Fallback(format!("`on` has no failure `{unknown}`; it has: {all}{hint}")));
+        }
         Ok(models)
+    }
+
+    /// Returns a failure of a round with the operator's word on whether the session's next model is asked; unchanged
+    /// where there is no other, or where the operator says nothing.
+    pub(crate) fn ruled(&self, round: &ModelRound, failure: Failure) -> Failure {
+        let at = round.session.models.iter().position(|model| *model == round.model);
+        let has_next = at.is_some_and(|at| at + 1 < round.session.models.len());
+        match &self.fallback_on {
+            Some(on) if has_next => Failure { retriable: on.iter().any(|reason| **reason == *failure.reason), ..failure },
+            _ => failure,
+        }
     }
 
     /// One model that answers whatever model a session declares: a scripted one, mostly.
     #[must_use]
     pub fn only(model: Arc<dyn Model>) -> Self {
-        Self { default: None, providers: IndexMap::new(), listed: Vec::new(), only: Some(model) }
+        Self {
+            default: None,
+            fallbacks: Vec::new(),
+            fallback_on: None,
+            providers: IndexMap::new(),
+            listed: Vec::new(),
+            only: Some(model),
+        }
     }
 
     /// Adds a provider that the embedding program implements: it answers for every model that is named `name/…`.
@@ -196,6 +237,14 @@ impl Models {
                 Some(ModelSelection::Query(_)) | None => "scripted".to_owned(),
             }]);
         }
+        let mut ids = self.select_own(selection)?;
+        let others = self.fallbacks.iter().filter(|id| !ids.contains(id)).cloned().collect::<Vec<_>>();
+        ids.extend(others);
+        Ok(ids)
+    }
+
+    /// As [`Self::select`], without the models that are asked when these do not answer.
+    fn select_own(&self, selection: Option<&ModelSelection>) -> Result<Vec<String>, SelectError> {
         let mut selection = selection.or(self.default.as_ref()).ok_or(SelectError::NoDefault)?;
         for _ in 0..FALLBACKS {
             let query = match selection {
@@ -238,6 +287,21 @@ impl Models {
             }
         }
         Err(SelectError::Depth)
+    }
+
+    /// The tokens that a model takes and gives in one round, where an operator listed them.
+    #[must_use]
+    pub fn context_window(&self, model: &str) -> Option<u64> {
+        let (provider, id) = model.split_once('/')?;
+        let listed = self.listed.iter().find(|listed| listed.provider == provider && listed.config.id == id)?;
+        listed.config.context_window
+    }
+
+    /// The model that a session would ask first, as it was listed; `None` if it was not.
+    #[must_use]
+    pub fn listed_for(&self, selection: Option<&ModelSelection>) -> Option<&ListedModel> {
+        let id = self.select(selection).ok()?.into_iter().next()?;
+        self.listed.iter().find(|model| model.full_id() == id)
     }
 
     /// Why a model's answers come without the probabilities of their tokens, where its provider has none.

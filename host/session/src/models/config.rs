@@ -20,9 +20,39 @@ pub struct ModelsConfig {
     pub default: Option<ModelSelection>,
     /// `true` if providers are asked to keep what later requests repeat; the default. A provider may say otherwise.
     pub prompt_cache: Option<bool>,
+    /// The models that are asked when those of a session do not answer.
+    pub fallback: Option<FallbackConfig>,
     /// By the name that precedes the `/` of a model's id. A provider configured here replaces a known one of its name.
     pub providers: IndexMap<String, ProviderConfig>,
 }
+
+/// The models that are asked when those of a session do not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct FallbackConfig {
+    /// Models, as `provider/model` or by an id that a provider lists, in the order in which they are asked.
+    pub models: Vec<String>,
+    /// The failures after which the next model is asked, by their reason; absent: those that another request may not
+    /// meet again.
+    pub on: Option<Vec<String>>,
+}
+
+/// The failures of rounds after which another model can be asked.
+pub const FALLBACK_REASONS: [&str; 13] = [
+    "provider-unavailable",
+    "rate-limited",
+    "malformed-reply",
+    "timeout",
+    "context-full",
+    "answer-stopped",
+    "answer-too-large",
+    "answer-truncated",
+    "answer-refused",
+    "answer-paused",
+    "request-refused",
+    "unauthorized",
+    "missing-key",
+];
 
 /// The wire format that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -168,6 +198,18 @@ pub struct ModelConfig {
     pub cache_read_cost: Option<f64>,
     /// US dollars per million tokens read that the provider keeps in its cache; 1.25 times `input_cost` unless set.
     pub cache_write_cost: Option<f64>,
+}
+
+/// The price of a token that a provider keeps in its cache, as a multiple of one that it only reads.
+const CACHE_WRITE_FACTOR: f64 = 1.25;
+
+impl ModelConfig {
+    /// US dollars per million tokens read, from the provider's cache or into it.
+    #[must_use]
+    pub fn cache_costs(&self) -> Option<(f64, f64)> {
+        let read = self.input_cost?;
+        Some((self.cache_read_cost.unwrap_or(read), self.cache_write_cost.unwrap_or(read * CACHE_WRITE_FACTOR)))
+    }
 }
 
 /// When a request is repeated: on 408, 409, 425, 429, 498, 5xx, where the network failed, and where an answer under

@@ -1,6 +1,6 @@
 //! An overload in an answer falls over to the next candidate as the same overload by status does.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use super::test_server::{Canned, Server};
 use super::*;
@@ -131,4 +131,61 @@ async fn a_request_that_suits_no_model_does_not_fall_over() {
         assert_eq!(outcome.reason.as_deref(), Some("request-refused"), "{:?}", wire.api);
         assert_eq!((first.asked().len(), second.asked().len()), (1, 0), "{:?}", wire.api);
     }
+}
+
+/// Runs the workflow with one model of its own and another that the operator added.
+async fn run_with_fallback(first: &Server, second: &Server, on: Option<&[&str]>) -> RunOutcome {
+    let provider = |server: &Server, listed: bool| ProviderConfig {
+        base_url: Some(server.url.clone()),
+        models: listed
+            .then(|| ModelConfig { id: "m".to_owned(), input_cost: Some(1.0), ..ModelConfig::default() })
+            .into_iter()
+            .collect(),
+        retry: RetryConfig { first_wait_ms: 1, max_attempts: 1, ..RetryConfig::default() },
+        ..ProviderConfig::new(Api::OpenaiCompletions, None)
+    };
+    let providers = [("first", provider(first, true)), ("second", provider(second, false))];
+    let providers = providers.into_iter().map(|(name, provider)| (name.to_owned(), provider)).collect();
+    let on = on.map(|on| on.iter().map(|reason| (*reason).to_owned()).collect());
+    let fallback = Some(FallbackConfig { models: vec!["second/n".to_owned()], on });
+    let models = Models::new(ModelsConfig { providers, fallback, ..ModelsConfig::default() }).unwrap();
+    let sessions = HostSessions::builder().models(models).build().unwrap();
+    let compiled = document::compile(&SourceFile::new("ask.edn", WORKFLOW), &NoCompanions);
+    let program = Program::new(compiled.ir.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))).unwrap();
+    let engine = Engine::builder().sessions(Arc::new(sessions)).build();
+    let started = engine.start(program, Value::from_json("{}").unwrap(), RunOptions::default()).await.unwrap();
+    started.finished().await.unwrap()
+}
+
+#[tokio::test]
+async fn the_models_of_the_operator_follow_those_of_the_session_after_the_failures_that_are_named() {
+    let unavailable = || Canned::json(json!({"error": {"message": "overloaded"}})).status(503);
+    let refused = || Canned::json(json!({"error": {"message": "no such field"}})).status(400);
+    let cases: [(fn() -> Canned, Option<&[&str]>, Option<&str>); 5] = [
+        (unavailable, None, None),
+        (unavailable, Some(&["provider-unavailable"]), None),
+        (unavailable, Some(&["timeout"]), Some("provider-unavailable")),
+        (refused, None, Some("request-refused")),
+        (refused, Some(&["request-refused"]), None),
+    ];
+    for (answer, on, failure) in cases {
+        let first = Server::start(vec![answer()]).await;
+        let second = Server::start(vec![Canned::json(wires()[0].answer.clone())]).await;
+        let outcome = run_with_fallback(&first, &second, on).await;
+        assert_eq!(outcome.reason.as_deref(), failure, "{on:?}: {outcome:?}");
+        assert_eq!(second.asked().len(), usize::from(failure.is_none()), "{on:?}");
+    }
+}
+
+#[test]
+fn a_fallback_that_is_not_there_and_a_failure_that_does_not_exist_are_named() {
+    let of = |models: &[&str], on: &[&str]| {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let fallback = Some(FallbackConfig { models: owned(models), on: Some(owned(on)) });
+        Models::new(ModelsConfig { fallback, ..ModelsConfig::default() }).err().unwrap().to_string()
+    };
+    let unknown = of(&["nowhere/m"], &[]);
+    assert!(unknown.starts_with("[models.fallback]: there is no model `nowhere/m`"), "{unknown}");
+    let typo = of(&[], &["rate-limit"]);
+    assert!(typo.contains("did you mean `rate-limited`?"), "{typo}");
 }

@@ -220,5 +220,5 @@ fn finish(
     if let Some(shown) = shown.filter(|shown| !shown.anything() && !message.content.is_empty()) {
         shown.text(&message.content);
     }
-    ModelReply { message, usage, model: round.model.clone(), logprobs }
+    ModelReply { message, usage, model: round.model.clone(), logprobs, compacted: None }
 }

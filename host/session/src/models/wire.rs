@@ -100,9 +100,6 @@ pub(super) fn reply(round: &ModelRound, names: &WireNames, answer: Answer) -> Me
     Message { tool_calls, continuation, ..Message::assistant(answer.text) }
 }
 
-/// The price of a token that a provider keeps in its cache, as a multiple of one that it only reads.
-const CACHE_WRITE_FACTOR: f64 = 1.25;
-
 /// Tokens as the provider counted them, and their price where the operator said it. Of the input, no more is from the
 /// cache or kept in it than there is.
 pub(super) fn usage(tokens: Tokens, model: Option<&ModelConfig>) -> Usage {
@@ -110,10 +107,8 @@ pub(super) fn usage(tokens: Tokens, model: Option<&ModelConfig>) -> Usage {
     let cache_read = cache_read.min(input);
     let cache_write = cache_write.min(input - cache_read);
     let uncached = input - cache_read - cache_write;
-    let price = model.and_then(|model| Some((model, model.input_cost?, model.output_cost?)));
-    let cost = price.map(|(model, read, written)| {
-        let from_cache = model.cache_read_cost.unwrap_or(read);
-        let kept = model.cache_write_cost.unwrap_or(read * CACHE_WRITE_FACTOR);
+    let price = model.and_then(|model| Some((model.cache_costs()?, model.input_cost?, model.output_cost?)));
+    let cost = price.map(|((from_cache, kept), read, written)| {
         let counts = [(uncached, read), (cache_read, from_cache), (cache_write, kept), (output, written)];
         counts.into_iter().map(|(tokens, price)| tokens as f64 * price).sum::<f64>() / 1e6
     });

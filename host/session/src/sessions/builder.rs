@@ -225,6 +225,7 @@ impl HostSessionsBuilder {
             missing_tools: self.missing_tools,
             approve: self.approve,
             rounds: self.rounds.map(|rounds| Semaphore::new(rounds as usize)),
+            windows: crate::compaction::Windows::default(),
         })
     }
 }

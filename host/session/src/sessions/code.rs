@@ -14,8 +14,10 @@ use opcell_types::{ToolDescription, Value};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The plugin whose cells programs run in, for receipts.
-const PLUGIN: &str = "code";
+/// The plugin whose cells programs of a language run in, for receipts.
+fn plugin(language: CodeMode) -> &'static str {
+    if language == CodeMode::Python { "python" } else { "code" }
+}
 
 /// The most of a program's log that a failure repeats, in bytes.
 const MAX_FAILURE_LOG: usize = 2_000;
@@ -39,7 +41,7 @@ impl HostSessions {
         engine_tools: &[ToolDescription],
         approvals: &[ToolApproval],
     ) -> Result<Option<ByCode>, Failure> {
-        let Some(language @ CodeMode::Javascript) = settings.code else { return Ok(None) };
+        let Some(language @ (CodeMode::Javascript | CodeMode::Python)) = settings.code else { return Ok(None) };
         if self.programs.is_none() {
             return Err(failure("code-unavailable", "this host runs no programs: leave `code` out of the session"));
         }
@@ -60,9 +62,9 @@ impl HostSessions {
             tools.iter().filter(|tool| !is_direct(&name(tool))).map(|tool| tool.description.clone()).collect();
         let asking: Vec<&str> = in_code.iter().map(|tool| tool.name.as_str()).filter(|name| asks(name)).collect();
         let part =
-            CodePart { text: instructions(&in_code, &asking), reads: in_code.iter().any(|tool| tool.name == "read") };
+            CodePart { text: instructions(language, &in_code, &asking), reads: in_code.iter().any(|tool| tool.name == "read") };
         tools.retain(|tool| is_direct(&name(tool)) || asks(&name(tool)));
-        tools.insert(0, Allowed { description: description(None), lambda: Some("program → result".to_owned()) });
+        tools.insert(0, Allowed { description: description(language, None), lambda: Some("program → result".to_owned()) });
         Ok(Some(ByCode { part, tools: CodeTools { language, tools: in_code } }))
     }
 
@@ -73,17 +75,18 @@ impl HostSessions {
     pub async fn declarations(&self, request: &OpenSession) -> Result<Declarations, Failure> {
         let current = self.current_tools(request).await?;
         let code = self.assemble(request, &current)?.code;
-        Ok(declare(&code.map(|code| code.tools).unwrap_or_default(), MAX_BYTES))
+        let (language, tools) = code.map_or((CodeMode::Off, Vec::new()), |code| (code.language, code.tools));
+        Ok(declare(language, &tools, MAX_BYTES))
     }
 
     /// Runs the program that a model calls its tools by. The program's calls are in its receipt, and count as calls of
     /// the session.
     pub(super) async fn run_code(&self, call: &ToolCall, code: &CodeTools) -> Reply<Value> {
         let began = Instant::now();
-        let provider = Some(Provider::Plugin(PLUGIN.into()));
+        let provider = Some(Provider::Plugin(plugin(code.language).into()));
         let receipt = CallReceipt::of_tool(RUN_CODE, provider, &call.request.arguments);
         let tools = Arc::new(SessionTools::new(self.tools.clone(), code, call));
-        let mut reply = match self.program(call, tools.clone()) {
+        let mut reply = match self.program(call, code.language, tools.clone()) {
             Err(refused) => Err(refused).into(),
             Ok((programs, program)) => programs.run(program).await,
         };
@@ -99,6 +102,7 @@ impl HostSessions {
     fn program(
         &self,
         call: &ToolCall,
+        language: CodeMode,
         tools: Arc<SessionTools>,
     ) -> Result<(&dyn crate::code::Programs, Program), Failure> {
         let programs = self.programs.as_deref();
@@ -109,7 +113,7 @@ impl HostSessions {
             return Err(mismatch(RUN_CODE, &["expected an object of one text, `source`".to_owned()]));
         };
         let (context, cancel) = (call.context.clone(), call.cancel.clone());
-        Ok((programs, Program { source: source.to_owned(), context, cancel, tools }))
+        Ok((programs, Program { language, source: source.to_owned(), context, cancel, tools }))
     }
 }
 

@@ -201,7 +201,7 @@ impl HostSessions {
             && prompt.section(Component::Tools).is_none()
             && let Some(runs) = tools.iter_mut().find(|tool| tool.name == RUN_CODE)
         {
-            *runs = code::description(Some(&by_code.part.text));
+            *runs = code::description(by_code.tools.language, Some(&by_code.part.text));
         }
         let code = by_code.map(|by_code| Box::new(by_code.tools));
         Ok(Assembled { prompt, tools, code, approvals, settings, ceiling })

@@ -143,6 +143,7 @@ fn fill(settings: &mut Session, layer: &Session) {
         max_rounds,
         max_tool_calls,
         code,
+        compaction,
         final_tool
     );
     macro_rules! take_generation {

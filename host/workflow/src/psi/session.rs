@@ -24,7 +24,12 @@ const THINKING_LEVELS: &[(&str, ThinkingLevel)] = &[
 const RESPONSE_MODES: &[(&str, ResponseMode)] =
     &[("streaming", ResponseMode::Streaming), ("non-streaming", ResponseMode::NonStreaming)];
 
-const CODE_LANGUAGES: &[(&str, CodeMode)] = &[("js", CodeMode::Javascript), ("javascript", CodeMode::Javascript)];
+const CODE_LANGUAGES: &[(&str, CodeMode)] = &[
+    ("js", CodeMode::Javascript),
+    ("javascript", CodeMode::Javascript),
+    ("py", CodeMode::Python),
+    ("python", CodeMode::Python),
+];
 
 const PROMPT_MODES: &[(&str, PromptMode)] = &[("lambda", PromptMode::Lambda), ("prose", PromptMode::Prose)];
 

@@ -84,7 +84,7 @@ impl Sessions for Script {
         };
         let answer = self.answer(&round.context.step, input)?;
         let message = Message::assistant(answer.to_string());
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -35,7 +35,7 @@ pub struct BuildArgs {
 }
 
 /// Returns the failure of the command for an author's mistake.
-pub(super) fn wrong(error: &AuthorError) -> Failure {
+pub(in crate::cli) fn wrong(error: &AuthorError) -> Failure {
     let code = match error {
         AuthorError::NoProject(_) => "no-plugin-project",
         AuthorError::Project { .. } => "plugin-project",

@@ -14,6 +14,7 @@ use opcell::{
 };
 use opcell_engine::{
     Event, Recorded, RunError, Trace,
+    call::Compacted,
     conversation::{Message, Role, Usage},
     event::CallAnswer,
     receipt::{Receipt, cell_of, is_of_call},
@@ -348,6 +349,11 @@ impl Page {
             "model",
             &format!("{models}, {}, {}{cached}", counted(talk.rounds.len() as u64, "round"), counted(tokens, "token")),
         );
+        let shortened = talk.rounds.iter().filter(|round| round.compacted.is_some()).count() as u64;
+        if let Some(last) = talk.rounds.iter().rev().find_map(|round| round.compacted.as_deref()) {
+            let rounds = counted(shortened, "round");
+            self.text(page, depth, "compacted", &format!("{rounds}; the last one without {}", left_out(last)));
+        }
         if !talk.tools.is_empty() {
             self.text(page, depth, "tools", &talk.tools.join(", "));
         }
@@ -474,4 +480,12 @@ fn call_answered(call: &CallTrace) -> String {
     let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
     let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
     format!("call {tool} {what}{from}; shown {question}: {arguments}")
+}
+
+/// What was not sent of a conversation.
+fn left_out(of: &Compacted) -> String {
+    let parts = [(of.results, "tool result"), (of.rounds, "round")];
+    let parts = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, noun)| counted(n.into(), noun));
+    let parts = parts.collect::<Vec<_>>().join(" and ");
+    format!("{parts} (about {} tokens instead of {})", of.tokens_after, of.tokens_before)
 }

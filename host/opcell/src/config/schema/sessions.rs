@@ -1,7 +1,7 @@
 //! `[models]` and the settings of sessions.
 
 use super::{about, approve, by_default, flag, named, number, table, text, texts};
-use opcell_session::models::{Api, ProviderConfig, RetryConfig};
+use opcell_session::models::{Api, FALLBACK_REASONS, ProviderConfig, RetryConfig};
 use serde_json::{Value, json};
 
 /// `[models]`.
@@ -11,6 +11,10 @@ pub fn models() -> Value {
         json!({
             "default": model("The model of sessions that name none: `PROVIDER/MODEL`, or a query."),
             "prompt-cache": by_default(flag("Asks providers to keep what later requests repeat: the tools, the stable part of the prompt, the conversation so far."), true),
+            "fallback": about(table(&[], json!({
+                "models": texts("Models as `PROVIDER/MODEL`, asked in this order after those of the session."),
+                "on": {"type": "array", "items": {"enum": FALLBACK_REASONS}, "description": "The failures after which the next model is asked; by default those that another request may not meet again."},
+            })), "The models that are asked when those of a session do not answer. The run records each failure, and the model that answered."),
             "providers": named("provider", "Providers by name; openai, anthropic, gemini and ollama need no entry. An entry of the same name replaces the known one."),
         }),
     )
@@ -105,7 +109,12 @@ pub fn settings() -> Value {
             "top-logprobs": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Alternatives per token."},
             "max-rounds": by_default(number("Model rounds of one turn."), 100),
             "max-tool-calls": by_default(number("Tool calls of one turn; further ones are refused with a message to the model."), 1_000),
-            "code": {"enum": ["javascript", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`."},
+            "code": {"enum": ["javascript", "python", "off"], "description": "Models call their tools by programs in this language, which run in cells, instead of one by one; by default `off`. For Python, run `opcell code install python` once."},
+            "compaction": about(table(&[], json!({
+                "enabled": by_default(flag("Shortens conversations. Without it, one that its model has no room for fails."), true),
+                "at-percent": {"type": "integer", "minimum": 10, "maximum": 100, "default": 80, "description": "The share of the model's `context-window` at which it begins."},
+                "keep-rounds": by_default(number("The newest rounds, which stay whole for as long as there is room."), 4),
+            })), "When a conversation that nears its model's context is sent shortened: old tool results first, then old rounds; the run keeps all of it."),
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),

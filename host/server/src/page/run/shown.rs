@@ -452,7 +452,11 @@ fn part(of: &Said, recorded: &Recorded) -> Markup {
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
             p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in"
                 @if reply.usage.cache_read_tokens > 0 { " (" (reply.usage.cache_read_tokens) " from the cache)" }
-                ", " (reply.usage.output_tokens) " out" }
+                ", " (reply.usage.output_tokens) " out"
+                @if let Some(compacted) = &reply.compacted {
+                    "; sent without " (compacted.results) " older tool results and " (compacted.rounds) " older rounds, about "
+                    (compacted.tokens_after) " tokens instead of " (compacted.tokens_before)
+                } }
         },
         Event::Replied { reply, .. } if let EffectReply::Tool(reply) = reply.as_ref() => html! {
             div.said { span.kind { "tool " code { (of.tool.as_deref().unwrap_or("?")) } }

@@ -59,6 +59,17 @@ async fn the_model_has_one_tool_and_reads_declarations_of_the_others() {
 }
 
 #[tokio::test]
+async fn programs_in_python_have_declarations_in_python() {
+    let world = world();
+    let sessions = world.builder.programs(Arc::new(Lists)).build().unwrap();
+    let opened = open(&sessions, Session { code: Some(CodeMode::Python), ..Session::default() }).await.unwrap();
+    for shown in ["def ledger_add(*, n: int = ...)", "class tools:", "in Python", "the standard library"] {
+        assert!(opened.system.contains(shown), "{shown}: {}", opened.system);
+    }
+    assert!(opened.tools[0].description.starts_with("Runs a program in Python"), "{:?}", opened.tools[0]);
+}
+
+#[tokio::test]
 async fn without_a_prompt_of_tools_the_tool_has_the_declarations() {
     let world = world();
     let sessions = world.builder.programs(Arc::new(Lists)).build().unwrap();

@@ -1,4 +1,4 @@
-//! JSON Schemas as types of TypeScript, for models: what a schema says beyond types is left out.
+//! JSON Schemas as types of TypeScript or Python, for models: what a schema says beyond types is left out.
 
 use opcell_types::text::one_line;
 use serde_json::{Map, Value as Json};
@@ -16,7 +16,95 @@ const MAX_LITERAL: usize = 100;
 /// Longest comment on a property, in bytes.
 const MAX_COMMENT: usize = 160;
 
-const UNKNOWN: &str = "unknown";
+/// The language of declarations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Syntax {
+    TypeScript,
+    /// Objects are written as `{"name": str, "age?": int}`: shorter than a `TypedDict`, and read as well.
+    Python,
+}
+
+impl Syntax {
+    pub(super) fn unknown(self) -> &'static str {
+        self.either("unknown", "Any")
+    }
+
+    fn either<T>(self, typescript: T, python: T) -> T {
+        match self {
+            Self::TypeScript => typescript,
+            Self::Python => python,
+        }
+    }
+
+    /// The type of this name in a schema.
+    fn scalar(self, name: &str) -> &'static str {
+        match name {
+            "string" => self.either("string", "str"),
+            "integer" => self.either("number", "int"),
+            "number" => self.either("number", "float"),
+            "boolean" => self.either("boolean", "bool"),
+            "null" => self.either("null", "None"),
+            _ => self.unknown(),
+        }
+    }
+
+    fn list(self, item: &str) -> String {
+        self.either(format!("{}[]", grouped(item)), format!("list[{item}]"))
+    }
+
+    fn tuple(self, items: &[String]) -> String {
+        let items = items.join(", ");
+        self.either(format!("[{items}]"), format!("tuple[{items}]"))
+    }
+
+    fn map(self, values: &str) -> String {
+        self.either(format!("Record<string, {values}>"), format!("dict[str, {values}]"))
+    }
+
+    /// An object of these members.
+    fn object(self, members: &[String]) -> String {
+        match (self, members) {
+            (Self::TypeScript, []) => "{}".to_owned(),
+            (Self::TypeScript, members) => format!("{{ {} }}", members.join("; ")),
+            (Self::Python, members) => format!("{{{}}}", members.join(", ")),
+        }
+    }
+
+    fn member(self, name: &str, is_required: bool, of: &str) -> String {
+        let mark = if is_required { "" } else { "?" };
+        match self {
+            Self::TypeScript => format!("{}{mark}: {of}", key(name)),
+            Self::Python => format!("{}: {of}", quoted(&format!("{name}{mark}"))),
+        }
+    }
+
+    fn literal(self, value: &Json) -> Option<String> {
+        let text = match (self, value) {
+            (_, Json::Array(_) | Json::Object(_)) => return None,
+            (Self::Python, Json::Null) => "None".to_owned(),
+            (Self::Python, Json::Bool(true)) => "True".to_owned(),
+            (Self::Python, Json::Bool(false)) => "False".to_owned(),
+            (_, scalar) => scalar.to_string(),
+        };
+        (text.len() <= MAX_LITERAL).then_some(text)
+    }
+
+    fn literals(self, literals: Vec<String>) -> String {
+        match self {
+            Self::TypeScript => self.union(literals),
+            Self::Python => format!("Literal[{}]", literals.join(", ")),
+        }
+    }
+
+    fn union(self, members: Vec<String>) -> String {
+        let mut known = BTreeSet::new();
+        let members: Vec<String> = members.into_iter().filter(|member| known.insert(member.clone())).collect();
+        if members.is_empty() || members.iter().any(|member| member == self.unknown()) {
+            return self.unknown().to_owned();
+        }
+        members.join(" | ")
+    }
+}
 
 /// A writer of the types of one schema.
 pub(super) struct Types<'a> {
@@ -24,12 +112,13 @@ pub(super) struct Types<'a> {
     /// Bytes that are left for what is inside; with none, the rest is `unknown`.
     left: usize,
     comments: bool,
+    syntax: Syntax,
 }
 
 impl<'a> Types<'a> {
     /// A writer for `root`, whose text has about `most` bytes at most.
-    pub(super) fn new(root: &'a Json, most: usize, comments: bool) -> Self {
-        Self { root, left: most, comments }
+    pub(super) fn new(syntax: Syntax, root: &'a Json, most: usize, comments: bool) -> Self {
+        Self { root, left: most, comments: comments && syntax == Syntax::TypeScript, syntax }
     }
 
     /// The type of the whole schema.
@@ -37,29 +126,35 @@ impl<'a> Types<'a> {
         self.schema(self.root, 0)
     }
 
+    /// The type of a part of the schema.
+    pub(super) fn of(mut self, part: &Json) -> String {
+        self.schema(part, 1)
+    }
+
     fn schema(&mut self, schema: &Json, depth: u32) -> String {
         let written = match schema {
-            Json::Bool(false) => "never".to_owned(),
+            Json::Bool(false) => self.syntax.either("never", "Never").to_owned(),
             Json::Object(schema) if depth <= MAX_DEPTH && self.left > 0 => self.object_schema(schema, depth),
-            _ => UNKNOWN.to_owned(),
+            _ => self.syntax.unknown().to_owned(),
         };
         self.left = self.left.saturating_sub(written.len().min(MAX_LITERAL));
         written
     }
 
     fn object_schema(&mut self, schema: &Map<String, Json>, depth: u32) -> String {
+        let (syntax, unknown) = (self.syntax, self.syntax.unknown());
         if let Some(target) = schema.get("$ref").and_then(Json::as_str) {
             let root = self.root;
             let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-            return found.map_or_else(|| UNKNOWN.to_owned(), |found| self.schema(found, depth + 1));
+            return found.map_or_else(|| unknown.to_owned(), |found| self.schema(found, depth + 1));
         }
         if let Some(value) = schema.get("const") {
-            return literal(value).unwrap_or_else(|| UNKNOWN.to_owned());
+            return syntax.literal(value).map_or_else(|| unknown.to_owned(), |one| syntax.literals(vec![one]));
         }
         if let Some(values) = schema.get("enum").and_then(Json::as_array) {
-            let literals: Option<Vec<String>> = values.iter().map(literal).collect();
+            let literals: Option<Vec<String>> = values.iter().map(|value| syntax.literal(value)).collect();
             if let Some(literals) = literals.filter(|all| !all.is_empty() && all.len() <= MAX_MEMBERS) {
-                return union(literals);
+                return syntax.literals(literals);
             }
         }
         let own = self.typed(schema, depth);
@@ -67,20 +162,20 @@ impl<'a> Types<'a> {
         let any = ["anyOf", "oneOf"].into_iter().find_map(members);
         let alternatives = any.map(|all| {
             let all = all.iter().map(|member| self.schema(member, depth + 1)).collect::<Vec<_>>();
-            union(all)
+            syntax.union(all)
         });
         let all = members("allOf").map(|all| all.iter().map(|one| self.schema(one, depth + 1)).collect::<Vec<_>>());
         let parts = own.into_iter().chain(alternatives).chain(all.unwrap_or_default());
-        let mut parts: Vec<String> = parts.filter(|part| part != UNKNOWN).collect();
+        let mut parts: Vec<String> = parts.filter(|part| part != unknown).collect();
         let mut known = BTreeSet::new();
         parts.retain(|part| known.insert(part.clone()));
         let written = match parts.as_slice() {
-            [] => return UNKNOWN.to_owned(),
+            [] => return unknown.to_owned(),
             [one] => one.clone(),
             several => several.iter().map(|part| grouped(part)).collect::<Vec<_>>().join(" & "),
         };
         match schema.get("nullable") {
-            Some(Json::Bool(true)) => union(vec![written, "null".to_owned()]),
+            Some(Json::Bool(true)) => syntax.union(vec![written, syntax.scalar("null").to_owned()]),
             _ => written,
         }
     }
@@ -95,24 +190,22 @@ impl<'a> Types<'a> {
             _ => return None,
         };
         let types = types.into_iter().map(|name| match name {
-            "string" => "string".to_owned(),
-            "number" | "integer" => "number".to_owned(),
-            "boolean" => "boolean".to_owned(),
-            "null" => "null".to_owned(),
             "array" => self.array(schema, depth),
             "object" => self.object(schema, depth),
-            _ => UNKNOWN.to_owned(),
+            scalar => self.syntax.scalar(scalar).to_owned(),
         });
-        Some(union(types.collect()))
+        let types = types.collect();
+        Some(self.syntax.union(types))
     }
 
     fn array(&mut self, schema: &Map<String, Json>, depth: u32) -> String {
         if let Some(items) = schema.get("prefixItems").and_then(Json::as_array).filter(|all| all.len() <= MAX_MEMBERS) {
             let items: Vec<String> = items.iter().map(|item| self.schema(item, depth + 1)).collect();
-            return format!("[{}]", items.join(", "));
+            return self.syntax.tuple(&items);
         }
-        let item = schema.get("items").map_or_else(|| UNKNOWN.to_owned(), |item| self.schema(item, depth + 1));
-        format!("{}[]", grouped(&item))
+        let unknown = self.syntax.unknown();
+        let item = schema.get("items").map_or_else(|| unknown.to_owned(), |item| self.schema(item, depth + 1));
+        self.syntax.list(&item)
     }
 
     fn object(&mut self, schema: &Map<String, Json>, depth: u32) -> String {
@@ -121,36 +214,38 @@ impl<'a> Types<'a> {
         let mut parts = Vec::new();
         for (name, is_required) in in_order(schema, properties) {
             if self.left == 0 {
-                parts.push("/* more */".to_owned());
+                parts.push(self.syntax.either("/* more */", "...").to_owned());
                 break;
             }
             let Some(property) = properties.get(name) else { continue };
             let comment = property.get("description").and_then(Json::as_str).filter(|_| self.comments);
             let comment = comment.map(|text| format!("/** {} */ ", in_comment(text, MAX_COMMENT))).unwrap_or_default();
             self.left = self.left.saturating_sub(comment.len() + name.len());
-            let mark = if is_required { "" } else { "?" };
             let of = self.schema(property, depth + 1);
-            parts.push(format!("{comment}{}{mark}: {of}", key(name)));
+            parts.push(format!("{comment}{}", self.syntax.member(name, is_required, &of)));
         }
         match schema.get("additionalProperties") {
             Some(Json::Bool(false)) => {}
             None | Some(Json::Bool(true)) if !parts.is_empty() => {}
-            None | Some(Json::Bool(true)) => return "Record<string, unknown>".to_owned(),
+            None | Some(Json::Bool(true)) => return self.syntax.map(self.syntax.unknown()),
             Some(others) => {
                 let others = self.schema(others, depth + 1);
                 if parts.is_empty() {
-                    return format!("Record<string, {others}>");
+                    return self.syntax.map(&others);
                 }
-                parts.push(format!("[name: string]: {others} | unknown"));
+                parts.push(match self.syntax {
+                    Syntax::TypeScript => format!("[name: string]: {others} | unknown"),
+                    Syntax::Python => "...".to_owned(),
+                });
             }
         }
-        if parts.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", parts.join("; ")) }
+        self.syntax.object(&parts)
     }
 }
 
 /// The properties of an object: those that are required as the schema lists them, then the others by name. Servers that
 /// keep them in hash maps give them in another order each time.
-fn in_order<'a>(schema: &'a Map<String, Json>, properties: &'a Map<String, Json>) -> Vec<(&'a str, bool)> {
+pub(super) fn in_order<'a>(schema: &'a Map<String, Json>, properties: &'a Map<String, Json>) -> Vec<(&'a str, bool)> {
     let listed = schema.get("required").and_then(Json::as_array);
     let mut seen = BTreeSet::new();
     let required = listed.into_iter().flatten().filter_map(Json::as_str);
@@ -163,23 +258,6 @@ fn in_order<'a>(schema: &'a Map<String, Json>, properties: &'a Map<String, Json>
 /// Returns `true` if the schema of arguments lets a call be made without any.
 pub(super) fn needs_nothing(schema: &Json) -> bool {
     schema.get("required").and_then(Json::as_array).is_none_or(Vec::is_empty)
-}
-
-fn literal(value: &Json) -> Option<String> {
-    let text = match value {
-        Json::Array(_) | Json::Object(_) => return None,
-        scalar => scalar.to_string(),
-    };
-    (text.len() <= MAX_LITERAL).then_some(text)
-}
-
-fn union(members: Vec<String>) -> String {
-    let mut known = BTreeSet::new();
-    let members: Vec<String> = members.into_iter().filter(|member| known.insert(member.clone())).collect();
-    if members.is_empty() || members.iter().any(|member| member == UNKNOWN) {
-        return UNKNOWN.to_owned();
-    }
-    members.join(" | ")
 }
 
 /// A type as part of another one.
@@ -214,7 +292,29 @@ mod tests {
     use serde_json::json;
 
     fn types(schema: &Json) -> String {
-        Types::new(schema, 4_000, true).write()
+        Types::new(Syntax::TypeScript, schema, 4_000, true).write()
+    }
+
+    #[test]
+    fn schemas_become_types_of_python() {
+        let cases = [
+            (json!({"type": ["integer", "null"]}), "int | None"),
+            (json!({"enum": ["a", true, null]}), r#"Literal["a", True, None]"#),
+            (json!({"const": "x"}), r#"Literal["x"]"#),
+            (json!({"type": "array", "items": {"type": ["string", "number"]}}), "list[str | float]"),
+            (json!({"type": "array", "prefixItems": [{"type": "string"}, {}]}), "tuple[str, Any]"),
+            (json!({"type": "object", "additionalProperties": {"type": "number"}}), "dict[str, float]"),
+            (json!({"type": "object", "additionalProperties": false}), "{}"),
+            (
+                json!({"properties": {"b": {"type": "string", "description": "x"}, "z": {}}, "required": ["z"]}),
+                r#"{"z": Any, "b?": str}"#,
+            ),
+            (json!({"type": "string", "nullable": true}), "str | None"),
+            (json!(false), "Never"),
+        ];
+        for (schema, expected) in cases {
+            assert_eq!(Types::new(Syntax::Python, &schema, 4_000, true).write(), expected, "{schema}");
+        }
     }
 
     #[test]

@@ -1,0 +1,363 @@
+//! The shortened form of a conversation: old tool results first, then old rounds; what people said stays.
+
+use opcell_engine::conversation::{Message, Messages, Role};
+use opcell_engine::ports::ModelRound;
+use opcell_types::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The share of the limit to which a conversation is shortened, in percent: shortening it often would cost more than
+/// it saves, because each time the provider's cache has to be filled again.
+const TARGET_PERCENT: u64 = 60;
+
+/// Tools that the note about rounds left out names.
+const NAMED_TOOLS: usize = 12;
+
+/// A shortened conversation.
+pub(super) struct Shortened {
+    pub(super) messages: Messages,
+    /// Tool results of which only the size is left.
+    pub(super) results: u32,
+    /// Rounds left out: answers of the model with the calls in them and their results.
+    pub(super) rounds: u32,
+    pub(super) before: u64,
+    pub(super) after: u64,
+}
+
+/// The form in which a message is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Whole,
+    /// The size of a tool's result instead of it.
+    Size,
+    Out,
+}
+
+/// A round: the model's answer and what follows it, up to the next answer.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    begin: usize,
+    end: usize,
+}
+
+/// An estimate of the tokens of a text: four bytes of ASCII, or one other character.
+fn estimate(text: &str) -> u64 {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().count() - ascii;
+    (ascii.div_ceil(4) + others) as u64
+}
+
+fn estimate_value(value: &Value) -> u64 {
+    estimate(&value.to_json())
+}
+
+/// The estimated tokens of a message, those that every message costs included.
+pub(super) fn tokens(message: &Message) -> u64 {
+    let calls = message.tool_calls.iter().map(|call| estimate(&call.name) + estimate_value(&call.arguments) + 8);
+    let kept = message.continuation.as_ref().map_or(0, estimate_value);
+    calls.fold(estimate(&message.content) + kept + 4, u64::saturating_add)
+}
+
+/// The estimated tokens of what every round sends: the system prompt, the tools, the answer's schema.
+pub(super) fn fixed(round: &ModelRound) -> u64 {
+    let tool = |tool: &opcell_types::ToolDescription| {
+        estimate(&tool.name) + estimate(&tool.description) + estimate_value(&tool.parameters) + 8
+    };
+    let schema = round.schema.as_ref().map_or(0, |(_, schema)| estimate_value(schema));
+    let tools = round.session.tools.iter().map(tool).fold(0, u64::saturating_add);
+    estimate(&round.session.system).saturating_add(tools).saturating_add(schema)
+}
+
+/// Shortens a conversation to the tokens that fit, beside those that every round sends; the newest rounds stay whole
+/// for as long as that is possible. `None` if it fits, or if nothing can be left out.
+pub(super) fn shorten(messages: &Messages, fixed: u64, limit: u64, keep_rounds: u32) -> Option<Shortened> {
+    let all: Vec<&Message> = messages.iter().collect();
+    let mut fold = Fold::new(&all, fixed, limit, keep_rounds as usize);
+    for (at, message) in all.iter().enumerate() {
+        // A request ended here: what it left out stays out.
+        if message.role == Role::Assistant {
+            fold.make_room(at);
+        }
+        fold.add(at);
+    }
+    fold.make_room(all.len());
+    fold.ended()
+}
+
+/// The decisions so far. Each position only advances, so that a conversation is read a bounded number of times however
+/// often there is no room.
+struct Fold<'a> {
+    all: &'a [&'a Message],
+    cost: Vec<u64>,
+    form: Vec<Form>,
+    rounds: Vec<Round>,
+    limit: u64,
+    keep_rounds: usize,
+    total: u64,
+    before: u64,
+    /// The first message that was not looked at for a result to replace.
+    next_result: usize,
+    /// The first round that is not left out.
+    next_round: usize,
+    results: u32,
+}
+
+impl<'a> Fold<'a> {
+    fn new(all: &'a [&'a Message], fixed: u64, limit: u64, keep_rounds: usize) -> Self {
+        Self {
+            all,
+            cost: Vec::with_capacity(all.len()),
+            form: Vec::with_capacity(all.len()),
+            rounds: Vec::new(),
+            limit,
+            keep_rounds,
+            total: fixed,
+            before: fixed,
+            next_result: 0,
+            next_round: 0,
+            results: 0,
+        }
+    }
+
+    fn add(&mut self, at: usize) {
+        let Some(message) = self.all.get(at) else { return };
+        let cost = tokens(message);
+        self.cost.push(cost);
+        self.form.push(Form::Whole);
+        self.total = self.total.saturating_add(cost);
+        self.before = self.before.saturating_add(cost);
+        match (message.role, self.rounds.last_mut()) {
+            (Role::Assistant, _) => self.rounds.push(Round { begin: at, end: at + 1 }),
+            (Role::Tool, Some(round)) if round.end == at => round.end = at + 1,
+            _ => {}
+        }
+    }
+
+    /// Makes room before a request of the messages so far.
+    fn make_room(&mut self, end: usize) {
+        if self.total <= self.limit {
+            return;
+        }
+        let target = self.limit / 100 * TARGET_PERCENT;
+        let kept_from = |rounds: &[Round], keep: usize| {
+            rounds.len().checked_sub(keep.max(1)).and_then(|at| rounds.get(at)).map_or(0, |round| round.begin)
+        };
+        let old = kept_from(&self.rounds, self.keep_rounds);
+        self.replace_results(old.min(end), target);
+        if self.total > self.limit {
+            self.leave_out_rounds(old, target);
+        }
+        // Results of the newest round but one may have to go as well; the newest has not been read yet.
+        if self.total > self.limit {
+            let newest = kept_from(&self.rounds, 1);
+            self.replace_results(newest.min(end), self.limit);
+        }
+    }
+
+    fn replace_results(&mut self, before: usize, target: u64) {
+        while self.next_result < before && self.total > target {
+            let at = self.next_result;
+            self.next_result += 1;
+            let (Some(message), Some(Form::Whole)) = (self.all.get(at), self.form.get(at).copied()) else { continue };
+            if message.role != Role::Tool {
+                continue;
+            }
+            let short = tokens(&sized(message, self.tool_of(at)));
+            let saved = self.cost.get(at).map_or(0, |cost| cost.saturating_sub(short));
+            if saved > 0 {
+                self.set(at, Form::Size, short);
+                self.results = self.results.saturating_add(1);
+            }
+        }
+    }
+
+    fn leave_out_rounds(&mut self, before: usize, target: u64) {
+        while self.total > target {
+            let Some(round) = self.rounds.get(self.next_round).filter(|round| round.end <= before).copied() else { return };
+            self.next_round += 1;
+            for at in round.begin..round.end {
+                self.set(at, Form::Out, 0);
+            }
+        }
+    }
+
+    fn set(&mut self, at: usize, form: Form, cost: u64) {
+        let (Some(old), Some(slot)) = (self.cost.get_mut(at), self.form.get_mut(at)) else { return };
+        if *slot == Form::Size {
+            self.results = self.results.saturating_sub(1);
+        }
+        self.total = self.total.saturating_sub(*old).saturating_add(cost);
+        (*old, *slot) = (cost, form);
+    }
+
+    /// The tool whose call a result answers.
+    fn tool_of(&self, at: usize) -> Option<&'a str> {
+        let id = self.all.get(at)?.tool_call_id.as_deref()?;
+        let asked = self.all.get(..at)?.iter().rev().find(|message| message.role == Role::Assistant)?;
+        asked.tool_calls.iter().find(|call| call.id == id).map(|call| call.name.as_str())
+    }
+
+    fn ended(self) -> Option<Shortened> {
+        if self.results == 0 && self.next_round == 0 {
+            return None;
+        }
+        let mut note = self.note();
+        let mut messages = Messages::new();
+        for (at, message) in self.all.iter().enumerate() {
+            let sent = match self.form.get(at) {
+                Some(Form::Out) => continue,
+                Some(Form::Size) => Cow::Owned(sized(message, self.tool_of(at))),
+                _ => Cow::Borrowed(*message),
+            };
+            let mut sent = sent.into_owned();
+            if sent.role == Role::User
+                && let Some(note) = note.take()
+            {
+                let _ = write!(sent.content, "\n\n{note}");
+            }
+            messages.push(sent);
+        }
+        let rounds = u32::try_from(self.next_round).unwrap_or(u32::MAX);
+        Some(Shortened { messages, results: self.results, rounds, before: self.before, after: self.total })
+    }
+
+    /// The sentence about rounds that were left out, for the model.
+    fn note(&self) -> Option<String> {
+        let rounds = self.next_round;
+        if rounds == 0 {
+            return None;
+        }
+        let mut calls: BTreeMap<&str, usize> = BTreeMap::new();
+        for round in self.rounds.iter().take(rounds) {
+            let answer = self.all.get(round.begin).into_iter().flat_map(|message| &message.tool_calls);
+            answer.for_each(|call| *calls.entry(call.name.as_str()).or_default() += 1);
+        }
+        let noun = if rounds == 1 { "answer" } else { "answers" };
+        let mut note = format!("[To make room, {rounds} of your earlier {noun} were left out");
+        let named: Vec<String> = calls.iter().take(NAMED_TOOLS).map(|(tool, n)| format!("`{tool}` {n}")).collect();
+        if !named.is_empty() {
+            let more = if calls.len() > NAMED_TOOLS { ", …" } else { "" };
+            let _ = write!(note, ", with their tool calls and results: {}{more}", named.join(", "));
+        }
+        note.push_str(".]");
+        Some(note)
+    }
+}
+
+/// A tool's result without its text.
+fn sized(message: &Message, tool: Option<&str>) -> Message {
+    let of = tool.map(|tool| format!(" of `{tool}`")).unwrap_or_default();
+    let content = format!("[The result{of} was removed to make room; it had {} bytes.]", message.content.len());
+    Message { content, ..message.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
+    use super::*;
+    use opcell_engine::conversation::ToolCallRequest;
+
+    fn call(id: &str, tool: &str) -> ToolCallRequest {
+        ToolCallRequest { id: id.to_owned(), name: tool.to_owned(), arguments: Value::from_json("{}").unwrap() }
+    }
+
+    /// A question, and rounds that each read one file of so many bytes.
+    fn conversation(rounds: usize, bytes: usize) -> Vec<Message> {
+        let mut all = vec![Message::user("Find the fault.")];
+        for round in 0..rounds {
+            let id = format!("c{round}");
+            let mut answer = Message::assistant(format!("Reading file {round}."));
+            answer.tool_calls.push(call(&id, "read"));
+            all.push(answer);
+            all.push(Message::tool(id, "x".repeat(bytes), false));
+        }
+        all
+    }
+
+    fn shortened(all: &[Message], limit: u64, keep: u32) -> Option<Shortened> {
+        shorten(&all.iter().cloned().collect(), 0, limit, keep)
+    }
+
+    fn cost(messages: &Messages) -> u64 {
+        messages.iter().map(tokens).sum()
+    }
+
+    #[test]
+    fn a_conversation_that_fits_is_sent_whole() {
+        assert!(shortened(&conversation(3, 400), 10_000, 4).is_none());
+    }
+
+    #[test]
+    fn old_results_go_first_and_the_newest_rounds_stay_whole() {
+        let all = conversation(10, 4_000);
+        let short = shortened(&all, 6_000, 3).unwrap();
+        assert!(short.results > 0 && short.rounds == 0, "{} results, {} rounds", short.results, short.rounds);
+        let sent: Vec<&Message> = short.messages.iter().collect();
+        assert_eq!(sent.len(), all.len());
+        assert_eq!(sent[2].content, "[The result of `read` was removed to make room; it had 4000 bytes.]");
+        assert_eq!(sent[all.len() - 6..], all.iter().collect::<Vec<_>>()[all.len() - 6..]);
+        assert!(cost(&short.messages) <= 6_000, "{}", cost(&short.messages));
+    }
+
+    #[test]
+    fn old_rounds_go_when_results_are_not_enough_and_calls_keep_their_results() {
+        let all = conversation(400, 40);
+        let short = shortened(&all, 4_000, 4).unwrap();
+        assert!(short.rounds > 0);
+        let sent: Vec<&Message> = short.messages.iter().collect();
+        assert!(sent[0].content.starts_with("Find the fault.\n\n[To make room, "), "{}", sent[0].content);
+        assert!(sent[0].content.contains("`read` "), "{}", sent[0].content);
+        for pair in sent[1..].chunks(2) {
+            assert_eq!((pair[0].role, pair[1].role), (Role::Assistant, Role::Tool));
+            assert_eq!(pair[1].tool_call_id.as_deref(), Some(pair[0].tool_calls[0].id.as_str()));
+        }
+        assert!(cost(&short.messages) <= 4_100, "{}", cost(&short.messages));
+    }
+
+    #[test]
+    fn consecutive_rounds_share_all_but_a_few_beginnings() {
+        let all = conversation(300, 900);
+        let mut before: Vec<Message> = Vec::new();
+        let mut changes = 0;
+        for rounds in 0..300 {
+            let part = &all[..=rounds * 2];
+            let sent: Vec<Message> = match shortened(part, 8_000, 4) {
+                Some(short) => short.messages.iter().cloned().collect(),
+                None => part.to_vec(),
+            };
+            changes += usize::from(!sent.starts_with(&before));
+            before = sent;
+        }
+        assert!((5..=60).contains(&changes), "the beginning changed {changes} times in 300 rounds");
+    }
+
+    #[test]
+    fn what_people_said_and_the_newest_result_stay() {
+        let mut all = conversation(20, 4_000);
+        all.insert(21, Message::user("Only in the folder src."));
+        let short = shortened(&all, 500, 2).unwrap();
+        let said: Vec<&str> =
+            short.messages.iter().filter(|message| message.role == Role::User).map(|m| m.content.as_str()).collect();
+        assert_eq!((said.len(), said[1]), (2, "Only in the folder src."));
+        assert_eq!(short.messages.last().unwrap().content.len(), 4_000);
+    }
+
+    #[test]
+    fn work_grows_with_the_conversation_and_not_with_its_square() {
+        // Nothing can be left out: every request looks again for room.
+        let all: Vec<Message> = (0..20_000).map(|_| Message::user("word ".repeat(20))).collect();
+        assert!(shortened(&all, 100, 1).is_none());
+        let all = conversation(20_000, 100);
+        let short = shortened(&all, 100, 4).unwrap();
+        assert!(short.rounds > 19_000);
+    }
+
+    #[test]
+    fn an_estimate_counts_other_scripts_by_characters() {
+        assert_eq!(estimate("12345678"), 2);
+        assert_eq!(estimate("日本語"), 3);
+        assert_eq!(estimate(""), 0);
+    }
+}
