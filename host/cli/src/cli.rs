@@ -150,7 +150,7 @@ enum Command {
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
     #[command(
-        after_help = "Read on: What a session puts into its prompt: docs/psi.md, *Session settings*. Which model is asked: docs/how-to/models.md."
+        after_help = "Read on: The parts of a prompt: docs/psi.md, *Session settings*. Models: docs/how-to/models.md. Caching: docs/how-to/prompt-caching.md."
     )]
     Prompt(prompt::PromptArgs),
     /// Allow what a project asks for outside its folder, show it, or revoke consent.
