@@ -123,7 +123,7 @@ struct Global {
 enum Command {
     /// Run a workflow and print its result.
     #[command(
-        after_help = "Read on: Input, waiting runs and exit codes: docs/operating.md and docs/reference.md; models: docs/how-to/models.md."
+        after_help = "Read on: Input, waiting runs and exit codes: docs/how-to/keep-runs.md and docs/reference.md; models: docs/how-to/models.md."
     )]
     Run(run::RunArgs),
     /// Chat with a conversational workflow, such as a PromptPack.
@@ -150,7 +150,7 @@ enum Command {
     Graph(graph::GraphArgs),
     /// Show the prompt that each session step and LLM judge would send, section by section.
     #[command(
-        after_help = "Read on: What a session puts into its prompt: docs/psi.md, *Session settings*. Which model is asked: docs/how-to/models.md."
+        after_help = "Read on: The parts of a prompt: docs/psi.md, *Session settings*. Models: docs/how-to/models.md. Caching: docs/how-to/prompt-caching.md."
     )]
     Prompt(prompt::PromptArgs),
     /// Allow what a project asks for outside its folder, show it, or revoke consent.

@@ -228,11 +228,11 @@ fn a_plugin_in_each_language_goes_from_nothing_to_a_call_and_into_a_workflow() {
     }
 }
 
-/// The plugin that docs/authoring.md writes, from `plugin new` to its call: each file as the page shows it.
+/// The plugin that docs/first-plugin.md writes, from `plugin new` to its call: each file as the page shows it.
 fn the_first_plugin_of_the_book(language: &str, source: &str) {
     let place = Place::new();
     let Some(folder) = place.plugin("words", language) else { return };
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/authoring.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-plugin.md");
     let page = fs::read_to_string(page).unwrap();
     let shown = |file: &str| {
         let start = page.split_once(&format!(" file=words/{file}\n"));

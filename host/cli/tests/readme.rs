@@ -193,7 +193,7 @@ fn words_that_people_search_for_are_on_the_page_that_answers() {
         ("secret", "how-to/secrets.md"),
         ("cron", "how-to/triggers.md"),
         ("webhook", "how-to/triggers.md"),
-        ("otlp", "how-to/monitor.md"),
+        ("otlp", "how-to/traces.md"),
         ("prometheus", "how-to/monitor.md"),
         ("kubernetes", "how-to/deploy.md"),
         ("systemd", "how-to/deploy.md"),

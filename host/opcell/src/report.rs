@@ -107,7 +107,7 @@ pub fn set_width(columns: usize) {
     WIDTH.store(columns.clamp(40, MAX_WIDTH), Ordering::Relaxed);
 }
 
-/// One finding for people.
+/// One finding for people; with `color`, for a terminal, its code links to its entry among the error codes.
 #[must_use]
 pub fn render(source: Option<&SourceFile>, diagnostic: &Diagnostic, color: bool) -> String {
     render_in(source.map(Masked::of).as_ref(), diagnostic, color)
@@ -123,7 +123,15 @@ fn render_in(source: Option<&Masked<'_>>, diagnostic: &Diagnostic, color: bool) 
         // The excerpt could not be drawn; the finding itself must not get lost.
         text = format!("{}: {}\n", diagnostic.code, shown.message);
     }
-    text
+    if color { linked(&text, diagnostic.code) } else { text }
+}
+
+/// The page that has an entry for every code.
+const CODES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/errors.md");
+
+/// A rendered finding whose code, which is the first thing in it, is a hyperlink of the terminal (OSC 8).
+fn linked(text: &str, code: &str) -> String {
+    text.replacen(code, &format!("\u{1b}]8;;{CODES}#{code}\u{1b}\\{code}\u{1b}]8;;\u{1b}\\"), 1)
 }
 
 /// One finding for programs: `file`, `line` and `column` from 1, `code`, `severity`, `message`, `help`, `path`,
@@ -298,6 +306,16 @@ mod tests {
     use super::{Rejected, printable, render, to_json};
     use opcell_ir::{Diagnostic, SourceFile, Span};
     use std::sync::Arc;
+
+    #[test]
+    fn in_a_terminal_a_code_links_to_its_entry_and_elsewhere_it_is_plain() {
+        let diagnostic = Diagnostic::error("no-model", "no-model is what it is");
+        let shown = render(None, &diagnostic, true);
+        let link = "\u{1b}]8;;https://github.com/opcell/opcell/blob/main/docs/errors.md#no-model\u{1b}\\no-model";
+        assert_eq!(shown.matches("\u{1b}]8;;http").count(), 1, "{shown:?}");
+        assert!(shown.find(link) < shown.find("no-model is what it is"), "{shown:?}");
+        assert!(!render(None, &diagnostic, false).contains('\u{1b}'));
+    }
 
     #[test]
     fn a_person_sees_the_line_the_mark_and_the_help() {

@@ -54,7 +54,7 @@ pub struct BenchArgs {
     /// with the same operation (repeatable).
     #[arg(long, value_name = "NAME=FILE", value_parser = component)]
     component: Vec<(String, PathBuf)>,
-    /// Say where the time of a cell goes: phases of Opcell and of the engine, and, where `perf` is installed, the
+    /// Break down the time of a cell: phases of Opcell and of the engine, and, where `perf` is installed, the
     /// functions that run most.
     #[arg(long, conflicts_with = "contain")]
     profile: bool,
@@ -77,7 +77,7 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with = "out")]
     no_files: bool,
     /// Measure containment instead: how long after its deadline a guest is stopped, and how much its neighbours are
-    /// slowed. Of the built-in attacks, or of the plugin's operation.
+    /// slowed. Measures the built-in attacks, or the plugin's operation.
     #[arg(long, conflicts_with_all = ["out", "no_files", "peer", "library", "component"])]
     contain: bool,
     /// Deadline of the plugin's operation.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 /// How a command that drives runs is stopped.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct StopArgs {
-    /// Seconds that a step under way may take to end after SIGINT or SIGTERM, before it is stopped.
+    /// Seconds that a step in progress may take to end after SIGINT or SIGTERM, before it is stopped.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 }

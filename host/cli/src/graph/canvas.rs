@@ -79,11 +79,7 @@ impl Canvas {
         let mut baseline = at.y - lines * size * 0.6 + size * 0.95;
         for line in text.lines() {
             let (x, y, line) = (at.x, baseline, escaped(line));
-            let _ = writeln!(
-                self.texts,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" stroke=\"white\" stroke-width=\"4\" \
-                 stroke-linejoin=\"round\">{line}</text><text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\">{line}</text>"
-            );
+            let _ = writeln!(self.texts, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\">{line}</text>");
             baseline += size * 1.2;
         }
     }

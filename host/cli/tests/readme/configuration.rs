@@ -21,25 +21,27 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 29] = [
+const NOT_RUN: [(&str, &str, usize); 34] = [
     ("architecture.md", "text", 2),
-    ("authoring.md", "rust", 1),
-    ("authoring.md", "sh", 2),
+    // Printed by `opcell code types`.
+    ("code-mode.md", "ts", 1),
     ("deploy.md", "ini", 1),
     ("deploy.md", "sh", 2),
     ("distributing.md", "sh", 5),
     ("distributing.md", "text", 1),
     ("embedding.md", "rust,ignore", 12),
     ("events.md", "sh", 1),
+    ("first-plugin.md", "sh", 2),
     ("fleet.md", "sh", 2),
     ("gallery.md", "cron", 1),
     ("gallery.md", "sh", 1),
     ("http.md", "sh", 1),
     ("install.md", "sh", 4),
     ("journal.md", "sh", 1),
+    ("keep-runs.md", "sh", 1),
     ("mcp-client.md", "sh", 1),
+    ("mcp.md", "sh", 1),
     ("models.md", "sh", 1),
-    ("monitor.md", "sh", 2),
     // `cargo xtask bindings --test` runs these.
     ("node.md", "javascript", 1),
     ("node.md", "js", 5),
@@ -47,12 +49,15 @@ const NOT_RUN: [(&str, &str, usize); 29] = [
     // As those of `node.md`.
     ("python.md", "python", 5),
     ("python.md", "text", 2),
-    // Printed by `opcell code types`.
-    ("run-code.md", "ts", 1),
+    ("run-python.md", "python", 1),
+    ("run-python.md", "sh", 1),
     ("server.md", "javascript", 1),
-    ("server.md", "sh", 4),
+    ("server.md", "sh", 3),
+    ("stores.md", "rust", 1),
+    ("stores.md", "sh", 1),
     ("tools.md", "javascript", 1),
     ("tools.md", "sh", 1),
+    ("traces.md", "sh", 1),
     ("triggers.md", "sh", 2),
 ];
 

@@ -431,7 +431,7 @@ mod tests {
         assert!(text.contains("mail_send(args") && text.contains("x(args") && text.ends_with("tool: y"), "{text}");
     }
 
-    /// Prints the figures of docs/how-to/run-code.md: `cargo test -p opcell-session --lib declarations_of -- --nocapture`.
+    /// Prints the figures of docs/how-to/code-mode.md: `cargo test -p opcell-session --lib declarations_of -- --nocapture`.
     #[test]
     fn declarations_of_many_tools_are_smaller_than_their_json() {
         let make = |at: usize| {
