@@ -686,9 +686,18 @@ fn programs_in_python_run_once_their_runtime_is_installed() {
     for (source, expected) in [
         ("import statistics\nprint('x')\nstatistics.mean(range(input['n']))", json!(2)),
         ("import random, uuid\nreturn random.random() != random.random() and len(str(uuid.uuid4()))", json!(36)),
-        ("async def one(n):\n    await asyncio.sleep(0)\n    return n\nreturn await asyncio.gather(one(1), one(2))", json!([1, 2])),
-        ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nreturn [P(1), {P(2).x: 'a'}]", json!([{"x": 1}, {"2": "a"}])),
-        ("try:\n    tools.nothing()\nexcept ToolDenied as denied:\n    return denied.capability", json!("tool nothing")),
+        (
+            "async def one(n):\n    await asyncio.sleep(0)\n    return n\nreturn await asyncio.gather(one(1), one(2))",
+            json!([1, 2]),
+        ),
+        (
+            "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nreturn [P(1), {P(2).x: 'a'}]",
+            json!([{"x": 1}, {"2": "a"}]),
+        ),
+        (
+            "try:\n    tools.nothing()\nexcept ToolDenied as denied:\n    return denied.capability",
+            json!("tool nothing"),
+        ),
         ("def f(n): return f(n + 1)\ntry:\n    f(0)\nexcept RecursionError:\n    return 'caught'", json!("caught")),
     ] {
         fs::write(place.folder.path().join("p.py"), source).unwrap();

@@ -190,7 +190,13 @@ impl ModelReply {
     /// An answer of text alone, by the model of this name, without a word on what it used.
     #[must_use]
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { message: Message::assistant(text), usage: Usage::default(), model: model.into(), logprobs: None, compacted: None }
+        Self {
+            message: Message::assistant(text),
+            usage: Usage::default(),
+            model: model.into(),
+            logprobs: None,
+            compacted: None,
+        }
     }
 }
 

@@ -163,7 +163,10 @@ impl SessionTools {
         match name {
             SEARCH => {
                 let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default();
-                let names = Names::new(types::Syntax::of(self.language), self.own().iter().map(|tool| tool.name.as_str()).chain([SEARCH, DESCRIBE]));
+                let names = Names::new(
+                    types::Syntax::of(self.language),
+                    self.own().iter().map(|tool| tool.name.as_str()).chain([SEARCH, DESCRIBE]),
+                );
                 let entry = |tool: &ToolDescription| {
                     Value::object([
                         ("name", Value::from(tool.name.as_str())),

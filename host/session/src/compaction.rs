@@ -17,7 +17,7 @@ use opcell_ir::ir::Compaction;
 pub(crate) struct Shortened {
     /// The round with the messages that are sent.
     pub(crate) round: ModelRound,
-    /// What was left out.
+    /// The parts that were left out.
     pub(crate) compacted: Box<Compacted>,
 }
 

@@ -66,7 +66,9 @@ pub mod fuzzing {
 }
 
 pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
-pub use config::{Api, FALLBACK_REASONS, FallbackConfig, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource};
+pub use config::{
+    Api, FALLBACK_REASONS, FallbackConfig, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource,
+};
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
 pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};

@@ -253,7 +253,8 @@ mod tests {
         let mut state = State::default();
         state.value_limits.bytes = 10;
         let answer = |message: Message| {
-            let reply = ModelReply { message, usage: Usage::default(), model: "m".to_owned(), logprobs: None, compacted: None };
+            let reply =
+                ModelReply { message, usage: Usage::default(), model: "m".to_owned(), logprobs: None, compacted: None };
             EffectReply::Round(Ok(Box::new(reply)))
         };
         let reason = |message: Message| match accepted(&state, &Request::Round { model: 0 }, answer(message)) {

@@ -174,7 +174,9 @@ impl<'a> Fold<'a> {
 
     fn leave_out_rounds(&mut self, before: usize, target: u64) {
         while self.total > target {
-            let Some(round) = self.rounds.get(self.next_round).filter(|round| round.end <= before).copied() else { return };
+            let Some(round) = self.rounds.get(self.next_round).filter(|round| round.end <= before).copied() else {
+                return;
+            };
             self.next_round += 1;
             for at in round.begin..round.end {
                 self.set(at, Form::Out, 0);
@@ -263,7 +265,7 @@ mod tests {
         ToolCallRequest { id: id.to_owned(), name: tool.to_owned(), arguments: Value::from_json("{}").unwrap() }
     }
 
-    /// A question, and rounds that each read one file of so many bytes.
+    /// A question, and rounds that each read one file of this size.
     fn conversation(rounds: usize, bytes: usize) -> Vec<Message> {
         let mut all = vec![Message::user("Find the fault.")];
         for round in 0..rounds {

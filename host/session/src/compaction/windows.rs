@@ -15,7 +15,7 @@ const STEPS: u64 = 8;
 /// The most by which a count corrects an estimate: a provider may count what it adds itself.
 const MOST: u64 = 8 * STEPS;
 
-/// What the answers of this process's models taught; lost with it, and learned again from the first round.
+/// The lessons of this process's answers; lost with it, and learned again from the first round.
 #[derive(Default)]
 pub(crate) struct Windows {
     learned: Mutex<HashMap<String, Learned>>,
@@ -53,7 +53,7 @@ impl Windows {
         self.change(model, |learned| learned.ratio = learned.ratio.max(ratio));
     }
 
-    /// Remembers that a provider had no room for so many tokens.
+    /// Remembers that a provider had no room for this many tokens.
     pub(crate) fn refused(&self, model: &str, estimate: u64) {
         self.change(model, |learned| {
             learned.refused = Some(learned.refused.map_or(estimate, |refused| refused.min(estimate)));

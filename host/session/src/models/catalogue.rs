@@ -182,7 +182,9 @@ impl Models {
         let at = round.session.models.iter().position(|model| *model == round.model);
         let has_next = at.is_some_and(|at| at + 1 < round.session.models.len());
         match &self.fallback_on {
-            Some(on) if has_next => Failure { retriable: on.iter().any(|reason| **reason == *failure.reason), ..failure },
+            Some(on) if has_next => {
+                Failure { retriable: on.iter().any(|reason| **reason == *failure.reason), ..failure }
+            }
             _ => failure,
         }
     }

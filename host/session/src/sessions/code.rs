@@ -61,10 +61,15 @@ impl HostSessions {
         let in_code: Vec<ToolDescription> =
             tools.iter().filter(|tool| !is_direct(&name(tool))).map(|tool| tool.description.clone()).collect();
         let asking: Vec<&str> = in_code.iter().map(|tool| tool.name.as_str()).filter(|name| asks(name)).collect();
-        let part =
-            CodePart { text: instructions(language, &in_code, &asking), reads: in_code.iter().any(|tool| tool.name == "read") };
+        let part = CodePart {
+            text: instructions(language, &in_code, &asking),
+            reads: in_code.iter().any(|tool| tool.name == "read"),
+        };
         tools.retain(|tool| is_direct(&name(tool)) || asks(&name(tool)));
-        tools.insert(0, Allowed { description: description(language, None), lambda: Some("program → result".to_owned()) });
+        tools.insert(
+            0,
+            Allowed { description: description(language, None), lambda: Some("program → result".to_owned()) },
+        );
         Ok(Some(ByCode { part, tools: CodeTools { language, tools: in_code } }))
     }
 

@@ -41,7 +41,7 @@ fn sums(parts: &[Part]) -> (usize, usize) {
     (all, shared)
 }
 
-/// Dollars for so many tokens.
+/// The price of tokens in dollars.
 fn dollars(tokens: usize, per_million: f64) -> f64 {
     tokens as f64 * per_million / 1e6
 }
