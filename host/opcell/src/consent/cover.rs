@@ -214,7 +214,7 @@ struct Contents {
     parts: HashMap<(Vec<Part>, Vec<PathBuf>, Bytecode), Found>,
 }
 
-/// Which of the compiled files in `__pycache__` a program loads, whatever their sources say.
+/// The compiled files in `__pycache__` that a program loads, whatever their sources say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Bytecode {
     /// Those that name their source by a hash: the program looks for others in a folder of this user's.
