@@ -297,7 +297,9 @@ impl Journal for PostgresJournal {
                 Some(Damage { last_good, cut: row.records.saturating_sub(last_good), reason })
             }
         };
-        let fence = Fence(row.fence.0 + 1);
+        let corrupt =
+            |reason: &str| JournalError::Corrupt { path: format!("{schema}.runs"), reason: reason.to_owned() };
+        let fence = row.fence.next().map_err(corrupt)?;
         let owner = self.lease.owner();
         let sql = format!("UPDATE {schema}.runs SET fence = $2, owner = $3, records = $4 WHERE id = $1");
         let values: [(&(dyn ToSql + Sync), Type); 4] = [

@@ -133,6 +133,17 @@ impl Eq for Payload {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fence(pub u64);
 
+impl Fence {
+    /// Returns the fence of the next owner.
+    ///
+    /// # Errors
+    /// When there is none, which only a store has that was written by other means; with the reason.
+    pub fn next(self) -> Result<Self, &'static str> {
+        let next = self.0.checked_add(1).filter(|next| i64::try_from(*next).is_ok());
+        next.map(Self).ok_or("the fence of a run is the highest there is: it was not written by this program")
+    }
+}
+
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -78,6 +78,13 @@ impl SqliteJournal {
         Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default(), file })
     }
 
+    /// Returns the identifier that a store has in its file from when it was made, or first opened since stores have
+    /// them: copies share it, and a file that is written over another one has its own. Blocks.
+    #[must_use]
+    pub fn identifier_in(path: &Path) -> Option<i32> {
+        schema::identifier_in(path)
+    }
+
     fn rows(&self) -> MutexGuard<'_, HashMap<RunId, i64>> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,7 +229,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn acquire(&self, run: &RunId, cut: Cut) -> Result<OpenedRun, JournalError> {
-        let (run, owner) = (run.clone(), self.owner.clone());
+        let (run, owner, file) = (run.clone(), self.owner.clone(), self.file.clone());
         let taken = run.clone();
         let (row, opened) = self
             .writer
@@ -240,7 +247,7 @@ impl Journal for SqliteJournal {
                 }
                 let last_good = read.records.last().map_or(after, |record| record.seq);
                 let damage = mend(connection, &run, &found, &read, last_good, cut)?;
-                let fence = Fence(found.fence.0 + 1);
+                let fence = found.fence.next().map_err(|reason| schema::corrupt(&file.0, reason))?;
                 connection
                     .execute(
                         "UPDATE runs SET fence = ?2, owner = ?3, records = ?4 WHERE id = ?1",

@@ -402,6 +402,19 @@ async fn a_store_with_anything_in_it_that_is_not_ours_is_refused_before_it_is_us
 }
 
 #[tokio::test]
+async fn a_run_that_can_have_no_further_owner_is_refused_and_others_are_driven() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_edited_records(&path, "UPDATE runs SET fence = 9223372036854775807, owner = NULL").await;
+    let journal = SqliteJournal::open(&path).unwrap();
+    let refused = journal.acquire(&"r".into(), Cut::Tail).await.unwrap_err();
+    assert_eq!(refused.kind(), "journal-corrupt", "{refused}");
+    let other: RunId = "s".into();
+    let fence = journal.create(NewRun::empty(&other, "w", 0)).await.unwrap();
+    journal.append(append(&other, fence, 1..=1)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_store_whose_statistics_were_gathered_is_a_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");

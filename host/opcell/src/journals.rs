@@ -134,6 +134,10 @@ mod file {
         }
     }
 
+    pub(super) fn identifier_in(path: &Path) -> Option<i32> {
+        SqliteJournal::identifier_in(path)
+    }
+
     pub(super) fn open(path: &Path) -> Result<Arc<dyn Journal>, HostError> {
         if let Some(folder) = path.parent() {
             make_private_folder(folder).map_err(|error| JournalError::Storage(Arc::new(error)))?;
@@ -162,6 +166,10 @@ mod file {
 
     pub(super) fn restore(_copy: &Path, _store: &Path, _replace: bool) -> Result<u64, HostError> {
         Err(MISSING)
+    }
+
+    pub(super) fn identifier_in(_path: &Path) -> Option<i32> {
+        None
     }
 
     pub(super) fn open(_path: &Path) -> Result<Arc<dyn Journal>, HostError> {

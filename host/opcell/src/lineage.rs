@@ -6,7 +6,7 @@
 //! replaced; and by a program of the same name.
 
 #[cfg(target_os = "linux")]
-pub use linux::{is_opcell_or_below, mark, of_this_process};
+pub use linux::{adopt_orphans, is_opcell_or_below, mark, of_this_process};
 
 /// The processes above a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,11 @@ pub enum Lineage {
     Unknown,
 }
 
+/// Returns `true` if the environment says that a model's call started this process.
+fn is_of_a_tool_call() -> bool {
+    std::env::var_os(opcell_session::tools::TOOL_CALL_VARIABLE).is_some()
+}
+
 /// Other systems do not say which program a process runs.
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
@@ -26,6 +31,9 @@ mod elsewhere {
 
     /// Marks this process as one of Opcell, where processes can be looked at.
     pub fn mark() {}
+
+    /// Keeps orphans, where that can be asked for.
+    pub fn adopt_orphans() {}
 
     /// Returns `true`: nothing is known of the process.
     #[must_use]
@@ -36,12 +44,12 @@ mod elsewhere {
     /// The lineage of this process, as far as other systems say.
     #[must_use]
     pub fn of_this_process() -> Lineage {
-        Lineage::Apart
+        if super::is_of_a_tool_call() { Lineage::BelowOpcell } else { Lineage::Apart }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{is_opcell_or_below, mark, of_this_process};
+pub use elsewhere::{adopt_orphans, is_opcell_or_below, mark, of_this_process};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -122,6 +130,15 @@ mod linux {
         tracing::trace!(marked = made.is_some(), "a process of Opcell");
     }
 
+    /// Makes this process the parent of what its children leave behind when they end, instead of the first process of the
+    /// system: what a command of a model leaves stays below Opcell for as long as Opcell runs, also where the command
+    /// ended the process that watched over it. For a program that is Opcell alone.
+    pub fn adopt_orphans() {
+        if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+            tracing::warn!(%error, "what a command leaves behind may be taken for a person's");
+        }
+    }
+
     /// Returns `true` if a process, or one above it, is a process of Opcell, or if that cannot be found out. Blocks.
     #[must_use]
     pub fn is_opcell_or_below(process: u32) -> bool {
@@ -131,7 +148,7 @@ mod linux {
     /// The lineage of this process. Blocks.
     #[must_use]
     pub fn of_this_process() -> Lineage {
-        lineage(process::id())
+        if super::is_of_a_tool_call() { Lineage::BelowOpcell } else { lineage(process::id()) }
     }
 
     fn lineage(process: u32) -> Lineage {
@@ -302,6 +319,21 @@ mod linux {
             assert!(is_opcell_or_below(waiting.0.id()));
             assert!(is_opcell_or_below(process::id()), "what Opcell itself sends is no person's");
             assert_eq!(look_above(u32::MAX), Lineage::Unknown, "there is no such process");
+        }
+
+        /// The process that watches over a model's command is one of the same user, which the command can end.
+        #[test]
+        fn what_a_child_leaves_behind_stays_below() {
+            adopt_orphans();
+            let script = "exec 3<&0; cat <&3 >/dev/null & echo $!";
+            let mut shell = Command::new("sh");
+            let mut shell = shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let held = shell.stdin.take();
+            let output = shell.wait_with_output().unwrap();
+            let left: u32 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+            assert_eq!(parent_of(left), Some(process::id()));
+            assert_eq!(lineage(left), Lineage::BelowOpcell);
+            drop(held);
         }
 
         #[test]

@@ -1,11 +1,16 @@
-//! Programs that are started so that nothing they start outlives them: servers of tools and commands of models.
+//! Programs that are started so that nothing they start outlives them, such as servers of tools and commands of models,
+//! and threads for connections to servers of others.
 //!
-//! Owns: the process that watches over a program, and how a program is ended with all that descends from it.
+//! Owns: the process that watches over a program, how a program is ended with all that descends from it, and the threads
+//! that parse what other servers send.
 //!
-//! Must not know: which program it is, what it says, or what it may reach.
+//! Must not know: which program or server it is, what it says, or what it may reach.
 
+mod outbound;
 #[cfg(target_os = "linux")]
 mod watch;
+
+pub use outbound::outbound;
 
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};

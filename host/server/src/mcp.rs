@@ -92,6 +92,7 @@ impl McpServer {
     /// When the client does not speak the protocol.
     pub async fn stdio(mut self) -> io::Result<()> {
         self.drives = true;
+        tokio::task::spawn_blocking(caller::look_at_who_started).await.map_err(io::Error::other)?;
         let (read, write) = rmcp::transport::stdio();
         match self.serve(stdio::Stdio::new(read, write)).await {
             Ok(service) => service.waiting().await.map(drop).map_err(io::Error::other),

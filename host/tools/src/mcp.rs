@@ -30,6 +30,7 @@ mod odd;
 mod patience;
 #[cfg(feature = "mcp")]
 mod process;
+mod python;
 #[cfg(all(feature = "http", feature = "mcp"))]
 mod remote;
 #[cfg(feature = "mcp")]
@@ -67,6 +68,7 @@ pub mod fuzzing {
 
 pub use accepted::{AcceptedTools, StartCheck, ToolDigests};
 pub use listing::{ListedTool, Listing};
+pub use python::{is_started_without_variables, reads_pycache};
 #[cfg(feature = "mcp")]
 pub use server::Server;
 #[cfg(not(feature = "mcp"))]

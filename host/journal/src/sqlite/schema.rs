@@ -5,7 +5,7 @@
 
 use super::storage;
 use crate::{connection, journal::JournalError, tables::Tables};
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use std::{io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
@@ -181,7 +181,50 @@ pub(super) fn open(path: &Path) -> Result<Connection, JournalError> {
     let connection = connect(path)?;
     check(&connection, path)?;
     create(&connection, path)?;
+    // A store that cannot be written is read all the same, and known by its file alone.
+    let _ = identify(&connection);
     Ok(connection)
+}
+
+/// The identifier of a store, which the header of its file holds: a number at random that it keeps for as long as it
+/// exists.
+const IDENTIFIER: &str = "application_id";
+
+fn identifier(connection: &Connection) -> rusqlite::Result<i32> {
+    connection.query_row(&format!("PRAGMA {IDENTIFIER}"), [], |row| row.get(0))
+}
+
+/// Assigns an identifier to a store that has none, and writes it where it is read without the log.
+fn identify(connection: &Connection) -> rusqlite::Result<()> {
+    if identifier(connection)? != 0 {
+        return Ok(());
+    }
+    let transaction = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    if identifier(&transaction)? == 0 {
+        let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+        let random = i32::from_be_bytes([a, b, c, d]);
+        let random = if random == 0 { 1 } else { random };
+        transaction.execute_batch(&format!("PRAGMA {IDENTIFIER} = {random}"))?;
+    }
+    transaction.commit()?;
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+}
+
+/// Returns the identifier in the file of a store, whatever a log beside it holds; `None` for a file without one.
+///
+/// SQLite reads it: closing a file by other means would release the locks that this process has on it.
+pub(super) fn identifier_in(path: &Path) -> Option<i32> {
+    let mut place = String::from("file:");
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => place.push(char::from(*byte)),
+            byte => place.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    place.push_str("?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(place, flags).ok()?;
+    identifier(&connection).ok().filter(|found| *found != 0)
 }
 
 /// Runs hold prompts, answers and arguments: a new store is its owner's alone. SQLite gives the files beside it the

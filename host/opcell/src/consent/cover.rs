@@ -7,7 +7,7 @@
 //! covered.
 
 use crate::{config::tools::McpServer, places::real};
-use opcell_tools::mcp::StartCheck;
+use opcell_tools::mcp::{StartCheck, is_started_without_variables, reads_pycache};
 use opcell_types::control::is_code;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -211,7 +211,33 @@ struct Contents {
     bytes_left: u64,
     entries_left: usize,
     /// The findings for each set of parts, and the places that are written to.
-    parts: HashMap<(Vec<Part>, Vec<PathBuf>), Found>,
+    parts: HashMap<(Vec<Part>, Vec<PathBuf>, Bytecode), Found>,
+}
+
+/// The compiled files in `__pycache__` that a program loads, whatever their sources say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Bytecode {
+    /// Those that name their source by a hash: the program looks for others in a folder of this user's.
+    OfHashes,
+    /// All: it cannot be told of that folder.
+    All,
+}
+
+impl Bytecode {
+    fn of(server: &McpServer) -> Self {
+        let directory = real(&server.directory);
+        let words = std::iter::once(&server.program).chain(&server.arguments).flat_map(|word| tokens(word));
+        let mut files = words.flat_map(|token| named(&directory, token));
+        let is_all = reads_pycache(&server.program, &server.arguments) || files.any(|file| is_untold_script(&file));
+        if is_all { Self::All } else { Self::OfHashes }
+    }
+
+    fn is_loaded(self, path: &Path) -> bool {
+        match self {
+            Self::OfHashes => is_trusted_bytecode(path),
+            Self::All => is_bytecode(path),
+        }
+    }
 }
 
 /// The findings in the parts of a program.
@@ -268,11 +294,12 @@ impl Cover {
     fn with(server: &McpServer, root: &Path, contents: &mut Contents) -> Self {
         let Named { parts, beside, reach } = named_by(server, root);
         let written: Vec<PathBuf> = server.write.iter().map(|path| real(path)).collect();
-        let key = (parts, written);
+        let bytecode = Bytecode::of(server);
+        let key = (parts, written, bytecode);
         let Found { digest, left_out } = match contents.parts.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let found = look(&key.0, &key.1, root, contents).unwrap_or_default();
+                let found = look(&key.0, &key.1, bytecode, root, contents).unwrap_or_default();
                 contents.parts.insert(key.clone(), found.clone());
                 found
             }
@@ -481,7 +508,13 @@ fn named(directory: &Path, token: &str) -> Vec<PathBuf> {
 }
 
 /// Reads every file of the parts.
-fn look(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Contents) -> io::Result<Found> {
+fn look(
+    parts: &[Part],
+    written: &[PathBuf],
+    bytecode: Bytecode,
+    root: &Path,
+    contents: &mut Contents,
+) -> io::Result<Found> {
     if parts.is_empty() {
         return Ok(Found::default());
     }
@@ -496,9 +529,9 @@ fn look(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Content
     for part in parts {
         let complete = match part {
             Part::File(path) => walk.add(path),
-            Part::Folder(folder) => walk.folder(folder, |path| !is_state(path) || is_trusted_bytecode(path))?,
+            Part::Folder(folder) => walk.folder(folder, |path| !is_state(path) || bytecode.is_loaded(path))?,
             Part::Code(folder) => {
-                walk.folder(folder, |path| is_code(path) && !is_state(path) || is_trusted_bytecode(path))?
+                walk.folder(folder, |path| is_code(path) && !is_state(path) || bytecode.is_loaded(path))?
             }
         };
         if !complete {
@@ -531,7 +564,8 @@ fn look(parts: &[Part], written: &[PathBuf], root: &Path, contents: &mut Content
 
 /// Returns `true` for compiled Python that names its source by a hash: Python runs it whatever the source says, or
 /// compares a hash that whoever made the file could compute. One that names a time is refused by another rule: servers
-/// look for compiled files in a folder of this user's (`PYTHONPYCACHEPREFIX`), and not in `__pycache__`.
+/// look for compiled files in a folder of this user's (`PYTHONPYCACHEPREFIX`), and not in `__pycache__`, unless they
+/// cannot be told to.
 fn is_trusted_bytecode(path: &Path) -> bool {
     const HASH_BASED: u8 = 1;
     let mut head = [0; 8];
@@ -540,6 +574,15 @@ fn is_trusted_bytecode(path: &Path) -> bool {
         && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
         && head.get(2..4) == Some(b"\r\n")
         && head.get(4).is_some_and(|flags| flags & HASH_BASED != 0)
+}
+
+/// Returns `true` for a script whose first line has Python ignore the variable that names that folder.
+fn is_untold_script(path: &Path) -> bool {
+    const LINE_BYTES: u64 = 256;
+    let mut head = Vec::new();
+    fs::metadata(path).is_ok_and(|about| about.is_file())
+        && File::open(path).and_then(|file| file.take(LINE_BYTES).read_to_end(&mut head)).is_ok()
+        && is_started_without_variables(String::from_utf8_lossy(&head).lines().next().unwrap_or_default())
 }
 
 fn is_bytecode(path: &Path) -> bool {

@@ -6,9 +6,14 @@
 //! takes its place is another journal. A run from elsewhere can be looked at; it is driven once its user has adopted
 //! it.
 //!
+//! A file that is written over a journal in place keeps what the system identifies it by. So each journal also has an
+//! identifier of its own, a number at random in the file's header, which is noted beside its list. What is found under
+//! another one comes from elsewhere.
+//!
 //! SQLite applies a log that lies beside the file, whoever wrote it. The log that a journal was last opened with is
 //! noted beside its list, so that one which a checkout brings is refused before it replaces the user's own runs.
 
+use super::file::identifier_in;
 use crate::{
     config::{JournalPlace, JournalSettings, lock::write_whole},
     places::{Places, real},
@@ -149,6 +154,31 @@ fn note_log(file: &Path, list: &Path) -> io::Result<()> {
     write_whole(&note, &now, Readers::Owner)
 }
 
+/// The note on the identifier that a journal has in its file.
+fn identifier_note_of(list: &Path) -> PathBuf {
+    list.with_extension("id")
+}
+
+/// Returns `true` if a known journal's file was written over: it does not hold the identifier that was noted.
+fn is_written_over(file: &Path, list: &Path) -> io::Result<bool> {
+    match read_text_bounded(&identifier_note_of(list), MAX_LIST_BYTES) {
+        Ok(noted) => Ok(!identifier_in(file).is_some_and(|found| found.to_string() == noted)),
+        // A journal that was last opened before there were identifiers.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Notes the identifier of a journal once its file holds it.
+fn note_identifier(file: &Path, list: &Path) -> io::Result<()> {
+    let Some(found) = identifier_in(file) else { return Ok(()) };
+    let (note, found) = (identifier_note_of(list), found.to_string());
+    if read_text_bounded(&note, MAX_LIST_BYTES).is_ok_and(|noted| noted == found) {
+        return Ok(());
+    }
+    write_whole(&note, &found, Readers::Owner)
+}
+
 /// Opens a journal, and finds out which of its runs come from elsewhere.
 pub(super) async fn opened<E: From<JournalError>>(
     settings: &JournalSettings,
@@ -173,8 +203,12 @@ pub(super) async fn opened<E: From<JournalError>>(
         None => None,
     };
     let is_new = is_new();
+    // Before the log is applied, which may hold the header of the journal that was here.
+    let mut is_written_over_by_another = false;
     if let (true, Some(folder), Ok(identity)) = (is_guarded, &folder, identity(file)) {
-        check_logs(file, &folder.join(identity))?;
+        let list = folder.join(identity);
+        check_logs(file, &list)?;
+        is_written_over_by_another = list.exists() && is_written_over(file, &list).map_err(failed)?;
     }
     let journal = open()?;
     let list = folder.map(|folder| Ok::<_, io::Error>(folder.join(identity(file)?))).transpose().map_err(failed)?;
@@ -185,7 +219,8 @@ pub(super) async fn opened<E: From<JournalError>>(
         // The user named it, or consented to it.
         return Ok(journal);
     }
-    let known = list.as_deref().map(read_list).and_then(|read| match read {
+    let listed = list.as_deref().filter(|_| !is_written_over_by_another);
+    let known = listed.map(read_list).and_then(|read| match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => Some(read),
     });
@@ -199,6 +234,10 @@ pub(super) async fn opened<E: From<JournalError>>(
             runs
         }
     };
+    // Last: whoever is ended before it finds the same again.
+    if let Some(list) = &list {
+        note_identifier(file, list).map_err(failed)?;
+    }
     drop(turn);
     if !is_guarded {
         return Ok(journal);
@@ -233,7 +272,11 @@ async fn of_elsewhere(journal: &dyn Journal, file: &Path, is_guarded: bool) -> R
 pub(super) fn own(settings: &JournalSettings, places: &Places) -> io::Result<()> {
     let Some(file) = in_project(settings) else { return Ok(()) };
     match folder(places)? {
-        Some(folder) => write_list(&folder.join(identity(file)?), &BTreeSet::new()),
+        Some(folder) => {
+            let list = folder.join(identity(file)?);
+            write_list(&list, &BTreeSet::new())?;
+            note_identifier(file, &list)
+        }
         None => Ok(()),
     }
 }
@@ -493,6 +536,49 @@ mod tests {
         std::mem::forget(killed);
         assert!(fs::metadata(log_of(&world.file(), "-wal")).unwrap().len() > 0);
         assert_eq!(runnable(world.open().await.as_ref()).await.len(), 2);
+    }
+
+    /// `cat evil > runs.db`: the file stays the same one, and what it holds does not.
+    #[tokio::test]
+    async fn a_journal_that_is_written_over_in_place_is_another_journal() {
+        let world = World::new();
+        world.closed_with("own").await;
+        let same_file = identity(&world.file()).unwrap();
+        let elsewhere = world.folder.path().join("elsewhere.db");
+        let journal = SqliteJournal::open(world.folder.path().join("theirs.db")).unwrap();
+        make(&journal, "planted").await;
+        opcell_journal::backup(&world.folder.path().join("theirs.db"), &elsewhere).unwrap();
+        let own = fs::read(world.file()).unwrap();
+        fs::write(world.file(), fs::read(&elsewhere).unwrap()).unwrap();
+        assert_eq!(identity(&world.file()).unwrap(), same_file);
+        let journal = world.open().await;
+        assert!(runnable(journal.as_ref()).await.is_empty());
+        let refused = journal.acquire(&"planted".into(), Cut::Tail).await.unwrap_err();
+        assert_eq!(refused.kind(), "run-from-elsewhere", "{refused}");
+        // Adopted, it is this user's, and what was here before comes from elsewhere.
+        journal.adopt(&["planted".into()]).unwrap();
+        drop(journal);
+        assert_eq!(runnable(world.open().await.as_ref()).await, ["planted".into()]);
+        world.until_closed().await;
+        let _ = fs::remove_file(log_of(&world.file(), "-wal"));
+        fs::write(world.file(), own).unwrap();
+        assert!(runnable(world.open().await.as_ref()).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_journal_of_before_there_were_identifiers_stays_its_users() {
+        let world = World::new();
+        world.closed_with("own").await;
+        let notes =
+            || fs::read_dir(world.folder.path().join("state/journals")).unwrap().flatten().map(|note| note.path());
+        let note = notes().find(|note| note.extension().is_some_and(|ending| ending == "id")).unwrap();
+        fs::remove_file(&note).unwrap();
+        let mut bytes = fs::read(world.file()).unwrap();
+        bytes.get_mut(68..72).unwrap().fill(0);
+        fs::write(world.file(), bytes).unwrap();
+        assert_eq!(runnable(world.open().await.as_ref()).await, ["own".into()]);
+        assert_eq!(fs::read_to_string(&note).ok(), identifier_in(&world.file()).map(|found| found.to_string()));
+        assert!(note.exists(), "from now on it has one");
     }
 
     #[tokio::test]

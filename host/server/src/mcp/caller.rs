@@ -2,8 +2,31 @@
 
 use crate::access::{Caller, tokens::Scope};
 use axum::http::request::Parts;
+use opcell::lineage::{self, Lineage};
 use rmcp::{RoleServer, model::ProtocolVersion, service::RequestContext};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// The client at the standard input of this process may answer and grant.
+static STDIO_DECIDES: AtomicBool = AtomicBool::new(false);
+
+/// Finds out who started this process, before it reads its standard input: what Opcell itself started, such as a command
+/// of a model or a server of tools, answers no question of a person. Blocks.
+pub(super) fn look_at_who_started() {
+    let decides = match lineage::of_this_process() {
+        Lineage::Apart => true,
+        lineage @ (Lineage::BelowOpcell | Lineage::Unknown) => {
+            tracing::warn!(
+                ?lineage,
+                "this client is not shown what only a person answers: Opcell started it, or the system does not show who did"
+            );
+            false
+        }
+    };
+    STDIO_DECIDES.store(decides, Ordering::Relaxed);
+}
 
 /// The name under which events record what came over stdio.
 const STDIO: &str = "mcp";
@@ -28,7 +51,10 @@ impl Client {
         let parts = context.extensions.get::<Parts>();
         let caller = parts.map(|parts| parts.extensions.get::<Caller>());
         let (name, may_approve, may_administer): (Arc<str>, _, _) = match caller {
-            None => (STDIO.into(), true, true),
+            None => {
+                let decides = STDIO_DECIDES.load(Ordering::Relaxed);
+                (STDIO.into(), decides, decides)
+            }
             Some(Some(caller)) => (caller.name.clone(), caller.may(Scope::Approve), caller.may(Scope::Admin)),
             // A request that came by another way than the handler of this server decides nothing.
             Some(None) => ("unknown".into(), false, false),

@@ -464,3 +464,34 @@ async fn a_stream_of_amazon_s_own_form_is_refused_with_what_to_do() {
         assert!(failed.message.contains("Amazon's own event stream"), "{kind}: {}", failed.message);
     }
 }
+
+/// A provider that fills a connection with responses that end no request keeps busy whatever drives the connection.
+#[tokio::test]
+async fn a_connection_to_a_provider_is_no_task_of_the_runtime_that_asks() {
+    let key = key();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let answered = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            std::io::Read::read_exact(&mut stream, &mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let body = openai_text("a").to_string();
+        let early = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
+        let kept =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        std::io::Write::write_all(&mut stream, format!("{early}{kept}{body}").as_bytes()).unwrap();
+        // Open for as long as the test looks.
+        stream
+    });
+    let unused = Server::start(Vec::new()).await;
+    let models = models(&unused, Api::OpenaiCompletions, &key, |provider| provider.base_url = Some(url));
+    let before = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let reply = models.complete(&ask("go"), None).await.unwrap();
+    assert_eq!(reply.message.content, "a");
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before);
+    drop(answered.join().unwrap());
+}

@@ -7,6 +7,8 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, Hea
 use reqwest::{Client, Response};
 use serde_json::Value as Json;
 use std::time::{Duration, SystemTime};
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 /// Time to reach a provider at all.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,7 +47,9 @@ pub(super) async fn send(client: &Client, outgoing: &Outgoing, extra: &[(String,
         headers.insert(header, value);
     }
     let body = serde_json::to_vec(&outgoing.body).map_err(|error| Fault::refused(error.to_string()))?;
-    let sent = client.post(outgoing.url.clone()).headers(headers).body(body).send().await;
+    let request = client.post(outgoing.url.clone()).headers(headers).body(body).send();
+    // The client logs what it sends, keys among it.
+    let sent = opcell_process::outbound(request.with_subscriber(NoSubscriber::new())).await;
     sent.map_err(|error| Fault::unavailable(chain(&error)))
 }
 

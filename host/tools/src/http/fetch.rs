@@ -8,6 +8,7 @@ use super::{
     rule::{HttpRule, literal_address},
 };
 use base64::Engine as _;
+use opcell_process::outbound;
 use opcell_types::{TouchLog, Value};
 use reqwest::{
     Method, StatusCode, Url,
@@ -121,7 +122,7 @@ impl HttpClient {
             let sent = body.as_ref().map_or(0, |body| body.len() as u64);
             let origin = url.origin().ascii_serialization();
             let noted = touched.note(|touched| touched.request(method.as_str(), &origin, url.path(), sent));
-            let response = builder.send().await.map_err(|error| failure(&error, &url, &secrets))?;
+            let response = outbound(builder.send()).await.map_err(|error| failure(&error, &url, &secrets))?;
             let status = response.status().as_u16();
             touched.note(|touched| touched.response(noted, status, 0));
             let Some(next) = redirect_target(response.status(), response.headers(), &url) else {

@@ -1,9 +1,8 @@
 //! The process of a server, with the end of what it writes to its standard error.
 
-use super::McpServer;
+use super::{McpServer, python};
 use opcell_types::text::printable;
 use std::{
-    path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -19,16 +18,6 @@ const STDERR_BYTES: usize = 4 << 10;
 
 /// Time that a server that broke off may take to end, before its exit status is given up.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// The variable that names the folder in which Python looks for compiled files, instead of `__pycache__`.
-const PYTHON_CACHE: &str = "PYTHONPYCACHEPREFIX";
-
-/// This user's folder for what Python compiles; a place that holds nothing for a user without a home.
-fn python_cache() -> PathBuf {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    cache.map_or_else(|| "/dev/null/python".into(), |cache| cache.join("opcell/python"))
-}
 
 /// A process and everything that it started. Dropping it ends them.
 pub(super) struct Process {
@@ -49,7 +38,9 @@ impl Process {
     /// With the reason, as a sentence.
     pub(super) fn spawn(config: &McpServer) -> Result<(Self, ChildStdout, ChildStdin), String> {
         let mut command = Command::new(&config.program);
+        let cache = python::cache();
         command
+            .args(python::options(&config.program, &config.arguments, &cache))
             .args(&config.arguments)
             .current_dir(&config.directory)
             .env_clear()
@@ -62,8 +53,9 @@ impl Process {
             }
         }
         // Compiled files of a checkout say what they like about their sources, so that Python looks for them elsewhere.
-        if std::env::var_os(PYTHON_CACHE).is_none() || !config.env.iter().any(|name| name == PYTHON_CACHE) {
-            command.env(PYTHON_CACHE, python_cache());
+        let is_given = config.env.iter().any(|name| name == python::CACHE_VARIABLE);
+        if std::env::var_os(python::CACHE_VARIABLE).is_none() || !is_given {
+            command.env(python::CACHE_VARIABLE, cache);
         }
         opcell_process::watched(&mut command);
         if config.confine {

@@ -155,7 +155,7 @@ impl Checked {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Failed> {
-        let answer = request.send().await.map_err(|error| unreachable(&broken(&error)))?;
+        let answer = opcell_process::outbound(request.send()).await.map_err(|error| unreachable(&broken(&error)))?;
         if answer.status().is_redirection() { Err(refused(redirection(&answer))) } else { Ok(answer) }
     }
 

@@ -191,6 +191,29 @@ fn compiled_python_that_names_its_source_by_a_hash_is_covered() {
     }
 }
 
+/// No variable and no option reaches these interpreters, so that they load what a checkout brings.
+#[test]
+fn compiled_python_is_covered_where_the_interpreter_cannot_be_told_to_look_elsewhere() {
+    let (_folder, root) = ground(&["srv/main.py", "srv/isolated", "srv/plain", "srv/__pycache__/x.cpython-312.pyc"]);
+    fs::write(root.join("srv/isolated"), "#!/usr/bin/env -S python3 -I\nimport x\n").unwrap();
+    fs::write(root.join("srv/plain"), "#!/usr/bin/env python3\nimport x\n").unwrap();
+    let compiled = root.join("srv/__pycache__/x.cpython-312.pyc");
+    let commands: [(&[&str], bool); 5] = [
+        (&["sh", "-c", "exec python3 -E srv/main.py"], true),
+        (&["env", "-i", "python3", "srv/main.py"], true),
+        (&["srv/isolated"], true),
+        (&["srv/plain"], false),
+        (&["python3", "-E", "srv/main.py"], false),
+    ];
+    for (command, is_covered) in commands {
+        let server = server(&root, command);
+        fs::write(&compiled, [&[0xcb, 0x0d, 0x0d, 0x0a][..], &[0; 12], b"own"].concat()).unwrap();
+        let before = Cover::of(&server, &root);
+        fs::write(&compiled, [&[0xcb, 0x0d, 0x0d, 0x0a][..], &[0; 12], b"planted"].concat()).unwrap();
+        assert_eq!(Cover::of(&server, &root) != before, is_covered, "{command:?}");
+    }
+}
+
 /// `json.pyc` comes before the standard library's module, and needs no source.
 #[test]
 fn compiled_python_beside_sources_is_covered() {
