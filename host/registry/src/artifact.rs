@@ -224,10 +224,19 @@ pub(crate) fn with_referrer(listed: Option<serde_json::Value>, referrer: &Descri
     Some(index)
 }
 
+/// Reads a manifest or a list of them. A byte-order mark before it is passed over: its digest is of all bytes.
+///
+/// # Errors
+/// When it is something else.
+#[cfg(any(feature = "client", test))]
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
+}
+
 /// Returns why bytes are not a manifest, as the end of a sentence.
 #[cfg(any(feature = "client", test))]
 pub(crate) fn mistake(bytes: &[u8], error: &serde_json::Error) -> String {
-    match serde_json::from_slice::<serde_json::Value>(bytes) {
+    match read::<serde_json::Value>(bytes) {
         Err(_) => "it is not JSON".to_owned(),
         Ok(serde_json::Value::Object(entries)) if !entries.contains_key("layers") => {
             "it is not a manifest: it has no `layers`".to_owned()

@@ -194,7 +194,7 @@ impl Connection<'_> {
     async fn plugin_manifest(&self, version: &str) -> Result<(Vec<u8>, Manifest), RegistryError> {
         let bytes = self.manifest_bytes(version).await?;
         // Where a list is pinned by its digest, the lock could not tell later what was pinned.
-        let listed = serde_json::from_slice::<Index>(&bytes).ok().filter(|_| !version.starts_with("sha256:"));
+        let listed = artifact::read::<Index>(&bytes).ok().filter(|_| !version.starts_with("sha256:"));
         match listed {
             None => self.parsed(version, bytes),
             Some(index) => {
@@ -232,9 +232,9 @@ impl Connection<'_> {
     }
 
     fn parsed(&self, version: &str, bytes: Vec<u8>) -> Result<(Vec<u8>, Manifest), RegistryError> {
-        let manifest = serde_json::from_slice::<Manifest>(&bytes);
+        let manifest = artifact::read::<Manifest>(&bytes);
         let manifest = manifest.map_err(|error| {
-            let index = serde_json::from_slice::<Index>(&bytes).ok();
+            let index = artifact::read::<Index>(&bytes).ok();
             let why = match index.as_ref().map(Index::wasm) {
                 Some(Ok(chosen)) => format!("it is a list of manifests; name its plugin, `@{}`", chosen.digest),
                 Some(Err(why)) => why,
@@ -266,7 +266,7 @@ impl Connection<'_> {
     /// Returns the referrers of a manifest, from the referrers API or else from the tag that replaces it. An answer that
     /// is not a list counts as an empty one: a registry can leave out referrers anyway.
     async fn referrers(&self, manifest: &str) -> Result<Vec<Descriptor>, RegistryError> {
-        let read = |bytes: Vec<u8>| serde_json::from_slice::<Index>(&bytes).ok().map(|index| index.manifests);
+        let read = |bytes: Vec<u8>| artifact::read::<Index>(&bytes).ok().map(|index| index.manifests);
         let url = self.url(&format!("referrers/{manifest}"))?;
         let listed = match self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await {
             Ok(listed) => listed.and_then(read),
@@ -375,7 +375,7 @@ impl Connection<'_> {
         let tag = fallback_tag(&subject.digest);
         let url = self.url(&format!("manifests/{tag}"))?;
         let listed = self.get(&url, artifact::INDEX, artifact::MAX_MANIFEST).await?;
-        let listed = listed.and_then(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).ok());
+        let listed = listed.and_then(|bytes| artifact::read::<serde_json::Value>(&bytes).ok());
         match artifact::with_referrer(listed, &referrer) {
             Some(index) => self.put_manifest(&tag, artifact::INDEX, index.to_string().as_bytes()).await.map(drop),
             None => Ok(()),

@@ -317,16 +317,28 @@ async fn what_is_no_list_of_referrers_has_none() {
 
 #[tokio::test]
 async fn a_list_as_docker_writes_it_is_read() {
-    let mut listed = artifact::Descriptor::of(artifact::DOCKER_MANIFEST, &manifest());
+    pulls_from_a_list(&[]).await;
+}
+
+#[tokio::test]
+async fn a_list_and_a_manifest_may_begin_with_a_byte_order_mark() {
+    pulls_from_a_list(b"\xef\xbb\xbf").await;
+}
+
+/// Pulls the manifest of a list, with these bytes before both.
+async fn pulls_from_a_list(mark: &'static [u8]) {
+    let manifest = [mark, &manifest()].concat();
+    let mut listed = artifact::Descriptor::of(artifact::DOCKER_MANIFEST, &manifest);
     listed.platform = Some(artifact::Platform { architecture: "wasm".to_owned(), os: "wasi".to_owned() });
     let at = listed.digest.clone();
     let media_type = artifact::DOCKER_LIST.to_owned();
     let list = serde_json::to_vec(&artifact::Index { schema_version: 2, media_type, manifests: vec![listed] }).unwrap();
+    let list = [mark, &list].concat();
     let registry = registry(move |path| match path {
         path if path.contains("/manifests/sha256-") || path.contains("/referrers/") => {
             Answer::Whole("404 Not Found", String::new(), Vec::new())
         }
-        path if path.ends_with(&at) => ok(manifest()),
+        path if path.ends_with(&at) => ok(manifest.clone()),
         path if path.contains("manifests") => ok(list.clone()),
         _ => ok("component"),
     })

@@ -861,6 +861,21 @@ mod published {
     }
 
     #[test]
+    fn a_number_that_is_the_default_of_a_text_keeps_its_digits() {
+        let default = |kind: &str, written: &str| {
+            let pack = variable(json!({"name": "v", "type": kind, "required": false, "default": 12.5}));
+            let text = format!("\u{feff}{pack}").replace("12.5", written);
+            let compiled = promptpack::compile(&SourceFile::new("a.pack.json", text));
+            assert!(compiled.diagnostics.is_empty(), "{:?}", compiled.diagnostics);
+            compiled.ir.unwrap().inputs["v"].default.as_ref().map(opcell_ir::print::json)
+        };
+        for written in ["1.10", "5.0", "1e3", "-0", "7"] {
+            assert_eq!(default("string", written).as_deref(), Some(written));
+        }
+        assert_eq!(default("number", "1.10").as_deref(), Some("1.1"));
+    }
+
+    #[test]
     fn a_rule_that_cannot_be_enforced_is_an_error_and_a_default_that_breaks_one_a_warning() {
         let look =
             variable(json!({"name": "v", "type": "string", "required": true, "validation": {"pattern": "(?<=a)b"}}));

@@ -1,10 +1,12 @@
 //! The transport to a server that is a process: a message per line, as a rule.
 //!
-//! Servers also print a message over several lines, or something else between messages. A line that is too long, or is
-//! no JSON, ends the request that it was to answer; what answers nothing is kept for the message of a time-out.
+//! Servers also print a message over several lines, or something else between messages, and end lines in CR alone. A
+//! line that is too long, or is no JSON, ends the request that it was to answer; what answers nothing is kept for the
+//! message of a time-out.
 
 use super::{
     jsonish::Outline,
+    repair::{UTF16, is_utf16},
     wire::{Answer, Wire},
 };
 use rmcp::{
@@ -69,7 +71,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 return false;
             }
         };
-        let end = available.iter().position(|byte| *byte == b'\n');
+        // The LF after a CR ends an empty line.
+        let end = available.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let (piece, taken) = match end {
             Some(end) => (available.get(..end).unwrap_or_default(), end + 1),
             None => (available, available.len()),
@@ -131,7 +134,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     }
 
     fn line_ended(&mut self, line: Vec<u8>) {
-        if line.trim_ascii().is_empty() {
+        if line.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace()) {
             return;
         }
         let Some((mut text, mut outline)) = self.open.take() else {
@@ -165,6 +168,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 
     /// Reads a text that may be a message, or that ends in one of the next lines.
     fn text_ended(&mut self, text: Vec<u8>) {
+        if is_utf16(&text) {
+            // Nothing that it sends can be read, whatever it answers.
+            let why = format!("its answer cannot be read: {UTF16}");
+            let waiting = self.wire.all_waiting();
+            self.messages.extend(waiting.iter().filter_map(|id| self.wire.answer(id, Answer::Unreadable(why.clone()))));
+            return;
+        }
         match self.wire.read(&text, None) {
             Ok(messages) => self.messages.extend(messages),
             Err(why) => {

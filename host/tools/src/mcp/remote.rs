@@ -4,6 +4,7 @@
 use super::{
     Remote,
     jsonish::Outline,
+    repair::is_utf16,
     wire::{Answer, Wire},
 };
 use crate::http::{FetchLimits, HttpClient, credential::Secret, fetch};
@@ -217,7 +218,8 @@ impl Checked {
                 let Some(chunk) = bytes.next().await else { break };
                 begin.extend_from_slice(&chunk.map_err(|error| unreachable(&error))?);
             }
-            if looks_like_events(&begin) || (kind.starts_with(EVENTS) && !looks_like_json(&begin)) {
+            let is_called_events = kind.starts_with(EVENTS) && !looks_like_json(&begin) && !is_utf16(&begin);
+            if looks_like_events(&begin) || is_called_events {
                 let bytes = stream::iter([Ok(begin)]).chain(bytes).boxed();
                 return Ok(StreamableHttpPostResponse::Sse(self.events(bytes, id.cloned()), session));
             }
@@ -245,7 +247,9 @@ impl Checked {
         let read = self.wire.read(&body, Some(id));
         let mut messages = match read.or_else(|why| self.wire.read_within(&body, Some(id)).ok_or(why)) {
             Ok(messages) => messages,
-            Err(_) if body.trim_ascii().is_empty() || !looks_like_json(&body) => return Err(unusual(status, &body)),
+            Err(_) if body.trim_ascii().is_empty() || !(looks_like_json(&body) || is_utf16(&body)) => {
+                return Err(unusual(status, &body));
+            }
             Err(why) => return Err(refused(format!("its answer cannot be read: {why}"))),
         };
         if self.wire.is_waiting(id) {

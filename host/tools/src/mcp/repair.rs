@@ -20,6 +20,15 @@ const NEAR_BYTES: usize = 40;
 /// A byte-order mark in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
+/// The fault of a text that [`is_utf16`].
+pub(super) const UTF16: &str = "it is text in UTF-16, and messages are sent in UTF-8";
+
+/// Returns `true` if a text begins with the byte-order mark of UTF-16, or with a character of ASCII and the zero beside
+/// it.
+pub(super) fn is_utf16(text: &[u8]) -> bool {
+    matches!(text, [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [1..=0x7f, 0, ..] | [0, 1..=0x7f, ..])
+}
+
 /// Reads one value. A byte that is no UTF-8 and half of a surrogate pair are U+FFFD, for a person to see. An integer
 /// that would be rounded is a text of its digits.
 ///
@@ -28,6 +37,9 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 pub(super) fn parse(text: &[u8]) -> Result<Json, String> {
     if values_in(text) > MAX_VALUES {
         return Err(format!("it has more than {MAX_VALUES} values"));
+    }
+    if is_utf16(text) {
+        return Err(UTF16.to_owned());
     }
     let text = with_exact_integers(text.strip_prefix(MARK).unwrap_or(text));
     let first = match serde_json::from_slice(&text) {
@@ -129,6 +141,9 @@ mod tests {
         assert_eq!(parse(br#"{"a": NaN}"#), Err("it is not JSON, near `NaN}`".to_owned()));
         assert_eq!(parse(b"{\"a\": 1"), Err("it ends too early".to_owned()));
         assert_eq!(parse("[".repeat(200).as_bytes()), Err("it is nested deeper than 128 levels".to_owned()));
+        for utf16 in [&b"\xff\xfe{\0"[..], b"\xfe\xff\0{", b"{\0}\0", b"\0{\0}"] {
+            assert_eq!(parse(utf16), Err("it is text in UTF-16, and messages are sent in UTF-8".to_owned()));
+        }
         assert_eq!(parse(b"[1e999]"), Err("it has a number that is too large".to_owned()));
     }
 

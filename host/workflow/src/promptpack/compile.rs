@@ -25,7 +25,7 @@ use opcell_ir::ir::{
 };
 use opcell_ir::names::Outcome;
 use opcell_ir::source::{SourceFile, SourceMap};
-use opcell_types::text::one_line;
+use opcell_types::{Value, text::one_line};
 use regex::Regex;
 use std::{
     borrow::Cow,
@@ -69,7 +69,7 @@ fn compile_chosen(source: &SourceFile, beside: &dyn Companions, chosen: Option<&
         Err(diagnostics) => return Compiled { ir: None, spans: SourceMap::default(), diagnostics },
     };
     let (diagnostics, spans) = (Vec::new(), SourceMap::default());
-    let mut compiler = Compiler { document: &document, beside, chosen, diagnostics, spans };
+    let mut compiler = Compiler { document: &document, text: source.text(), beside, chosen, diagnostics, spans };
     let ir = compiler.pack();
     let failed = compiler.diagnostics.iter().any(|found| found.severity == Severity::Error);
     let mut diagnostics = compiler.diagnostics;
@@ -79,6 +79,7 @@ fn compile_chosen(source: &SourceFile, beside: &dyn Companions, chosen: Option<&
 
 struct Compiler<'d> {
     document: &'d Document,
+    text: &'d str,
     beside: &'d dyn Companions,
     /// The prompt that is asked by itself.
     chosen: Option<&'d str>,
@@ -127,6 +128,22 @@ impl Compiler<'_> {
         Some(rest)
     }
 
+    /// The pack in which a number that is the default of a `string` is the text that was written: a version `1.10` is
+    /// not `1.1`.
+    fn with_written_defaults(&self, mut pack: Pack) -> Pack {
+        for (key, prompt) in &mut pack.prompts {
+            for (index, variable) in prompt.variables.iter_mut().enumerate() {
+                if variable.kind == "string" && matches!(variable.default, Some(Value::Number(_))) {
+                    let pointer = format!("/prompts/{}/variables/{index}/default", pointer_part(key));
+                    let place = self.document.value_span(&pointer);
+                    let written = place.and_then(|place| self.text.get(place.start..place.end));
+                    variable.default = written.map(Value::from).or(variable.default.take());
+                }
+            }
+        }
+        pack
+    }
+
     fn pack(&mut self) -> Option<WorkflowIr> {
         let errors = check_pack(&self.document.json, Edition::Published);
         let document = self.document;
@@ -149,7 +166,7 @@ impl Compiler<'_> {
             return None;
         }
         let pack = match Pack::from_json(&json) {
-            Ok(pack) => pack,
+            Ok(pack) => self.with_written_defaults(pack),
             Err(error) => {
                 self.report(Diagnostic::error("invalid-pack", error.to_string()), "");
                 return None;
