@@ -106,8 +106,15 @@ impl SessionPrograms {
         let mut receipt = Receipt::deferred(CellReceipt(receipt));
         if let Some(recording) = recording {
             let context = program.context;
-            let call =
-                Call { id: RUN.into(), arguments, context, capabilities: None, granted: Vec::new(), timeout_ms: None };
+            let call = Call {
+                id: RUN.into(),
+                arguments,
+                context,
+                capabilities: None,
+                granted: Vec::new(),
+                timeout_ms: None,
+                given: None,
+            };
             if let Some(record) = Record::of(&RUN.into(), false, &call, *recording).to_value() {
                 receipt = receipt.with_record(record);
             }
