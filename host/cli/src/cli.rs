@@ -10,6 +10,7 @@ mod code;
 mod compile;
 mod doctor;
 mod explain;
+mod fill;
 mod follow;
 mod graph;
 mod init;

@@ -8,7 +8,7 @@ use crate::{
 };
 use opcell_ir::ir;
 pub use opcell_types::{CallContext as EffectContext, Verdict};
-use opcell_types::{ToolDescription, Value, denial::Remedy};
+use opcell_types::{GivenInput, ToolDescription, Value, denial::Remedy};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -27,6 +27,8 @@ pub struct Call {
     pub granted: Vec<Remedy>,
     /// Milliseconds for this attempt, if the step says.
     pub timeout_ms: Option<u64>,
+    /// The answers with which the call continues, where its tool asked for input.
+    pub given: Option<Arc<GivenInput>>,
 }
 
 /// The result of an operation.
@@ -214,4 +216,6 @@ pub struct ToolCall {
     pub left: ir::RunLimits,
     /// Of a call that a person approved: the [identity](ToolApproval::identity) of the tool that it was approved for.
     pub approved: Option<Arc<str>>,
+    /// The answers with which the call continues, where its tool asked for input.
+    pub given: Option<Arc<GivenInput>>,
 }

@@ -96,6 +96,7 @@ impl State {
                     capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
                     granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
+                    given: pending.given_input(),
                 }),
                 _ => return None,
             },
@@ -107,6 +108,7 @@ impl State {
                     capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
                     granted: self.granted_to(id),
                     timeout_ms: step.timeout_ms,
+                    given: pending.given_input(),
                 }),
                 _ => return None,
             },
@@ -151,7 +153,14 @@ impl State {
                 let approval = session.approvals.iter().find(|approval| approval.tool == request.name);
                 let approved = approval.filter(|_| is_approved).map(|approval| approval.identity.clone());
                 let left = self.left_of(pending);
-                Task::Tool(Box::new(ToolCall { context, session, request, left, approved }))
+                Task::Tool(Box::new(ToolCall {
+                    context,
+                    session,
+                    request,
+                    left,
+                    approved,
+                    given: pending.given_input(),
+                }))
             }
             Request::Sleep { ms } => Task::Sleep { ms: left(*ms) },
             Request::Timeout { ms } => Task::Timeout { ms: left(*ms) },

@@ -19,7 +19,7 @@ use opcell_ir::{
     ir::{RunLimits, Session, Then},
     names::Outcome,
 };
-use opcell_types::{Denial, Value};
+use opcell_types::{Denial, InputAnswer, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 
@@ -380,6 +380,29 @@ pub enum Event {
         /// The sender, as the host knows them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
+    },
+    /// A tool asks a person for input in the middle of a call.
+    InputAsked {
+        /// The effect whose call asks.
+        effect: EffectId,
+        /// The reply to the call, with the request for input.
+        reply: Box<EffectReply>,
+    },
+    /// A person answered a form of a tool's request for input. After the last form, Opcell makes the call again with
+    /// the answers.
+    InputAnswered {
+        /// The effect whose call asks.
+        effect: EffectId,
+        /// ID of the question: a digest of its content.
+        question: Arc<str>,
+        /// The values, or that there are none.
+        answer: InputAnswer,
+        /// The person, as the host knows them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+        /// The place of the answer: `terminal`, `command`, `page`, `api`, `mcp`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Arc<str>>,
     },
     /// Calls of a model wait for a person, each until it is answered.
     CallsAsked {
@@ -815,6 +838,8 @@ impl Event {
                 | Self::Answered { .. }
                 | Self::GrantAsked { .. }
                 | Self::GrantAnswered { .. }
+                | Self::InputAsked { .. }
+                | Self::InputAnswered { .. }
                 | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
@@ -830,6 +855,7 @@ impl Event {
             Self::SignalReceived(signal) => approves(&signal.data),
             Self::CallAnswered { answer, .. } => matches!(answer, CallAnswer::Approve { .. }),
             Self::GrantAnswered { grant, .. } => grant.is_some(),
+            Self::InputAnswered { answer, .. } => matches!(answer, InputAnswer::Accept(_)),
             _ => false,
         }
     }
@@ -879,6 +905,8 @@ impl Event {
             Self::Answered { .. } => "answered",
             Self::GrantAsked { .. } => "grant-asked",
             Self::GrantAnswered { .. } => "grant-answered",
+            Self::InputAsked { .. } => "input-asked",
+            Self::InputAnswered { .. } => "input-answered",
             Self::CallsAsked { .. } => "calls-asked",
             Self::CallAnswered { .. } => "call-answered",
             Self::CallsExpired { .. } => "calls-expired",

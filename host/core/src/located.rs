@@ -71,7 +71,9 @@ impl Locator {
             Event::InDoubt { effect }
             | Event::Answered { effect, .. }
             | Event::GrantAsked { effect, .. }
-            | Event::GrantAnswered { effect, .. } => self.effects.get(effect).map(|(frame, seq, asked)| {
+            | Event::GrantAnswered { effect, .. }
+            | Event::InputAsked { effect, .. }
+            | Event::InputAnswered { effect, .. } => self.effects.get(effect).map(|(frame, seq, asked)| {
                 request = Some((*seq, asked.clone()));
                 *frame
             }),

@@ -1,7 +1,7 @@
 //! Messages that a run takes.
 
 use crate::event::{Answer, CallAnswer, EffectId, GrantScope};
-use opcell_types::Value;
+use opcell_types::{InputAnswer, Value};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -63,6 +63,19 @@ pub enum Message {
         question: Arc<str>,
         /// Approve or refuse.
         answer: CallAnswer,
+        /// The sender of the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Arc<str>>,
+        /// The place of the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Arc<str>>,
+    },
+    /// The answer to a form of a tool's request for input.
+    Input {
+        /// ID of the question; a run that does not ask it any more takes no notice.
+        question: Arc<str>,
+        /// The values, or that there are none.
+        answer: InputAnswer,
         /// The sender of the answer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,

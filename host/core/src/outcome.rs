@@ -312,6 +312,29 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         approved_by: Vec<Arc<str>>,
     },
+    /// A form that a tool asks a person to fill in, in the middle of a call.
+    Input {
+        /// ID of the effect.
+        effect: crate::id::EffectId,
+        /// Names this question: the effect, how often its tool has asked, and all that is shown here.
+        id: Arc<str>,
+        /// Name of the step whose call asks.
+        step: Arc<str>,
+        /// The step after those that it belongs to.
+        path: Arc<str>,
+        /// The number of times that the step has been entered, from 1.
+        visit: u32,
+        /// The server that asks, by its name in the project.
+        server: Arc<str>,
+        /// The server's own name of the tool.
+        tool: Arc<str>,
+        /// The server's question.
+        message: Arc<str>,
+        /// A flat JSON Schema of the answer: an object of texts, numbers, booleans and choices.
+        schema: Value,
+        /// The number of times that the tool has asked in this call, from 1.
+        round: u32,
+    },
 }
 
 impl Question {
@@ -319,7 +342,9 @@ impl Question {
     #[must_use]
     pub fn id(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Signal { id, .. } | Self::Grant { id, .. } | Self::Call { id, .. } => Some(id),
+            Self::Signal { id, .. } | Self::Grant { id, .. } | Self::Call { id, .. } | Self::Input { id, .. } => {
+                Some(id)
+            }
             Self::Doubt { .. } => None,
         }
     }

@@ -7,6 +7,7 @@
 mod apply;
 mod calls;
 mod choice;
+mod inputs;
 mod memory;
 mod meter;
 mod numbered;
@@ -18,6 +19,7 @@ pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
 pub(crate) use calls::{Ask, AskAnswer, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
+pub(crate) use inputs::{Inputs, MAX_FORMS};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
 pub(crate) use questions::{Asked, Granted};
@@ -44,7 +46,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 5;
+pub const SNAPSHOT_VERSION: u32 = 6;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
 /// with its shape and with what its parts mean.
@@ -264,11 +266,14 @@ pub(crate) struct Pending {
     pub request: Request,
     /// When it was requested.
     pub at: Timestamp,
-    /// It waits for a person's answer: it may have happened, or it was refused something.
+    /// It waits for a person's answer: it may have happened, was refused something, or asks for input.
     pub in_doubt: bool,
     /// The reply, and the plugin's reason for what it was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
+    /// The input that its tool asked a person for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Box<Inputs>>,
     /// Of a call that may start a run: what that run may use, where the caller has limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Box<RunLimits>>,

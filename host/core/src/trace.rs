@@ -22,7 +22,7 @@ use opcell_ir::{
     ir::{Form, RunLimits},
     names::Outcome,
 };
-use opcell_types::{Denial, Source, Value};
+use opcell_types::{Denial, InputAnswer, Source, Value};
 use serde::{Serialize, Serializer};
 use std::{collections::HashMap, sync::Arc};
 
@@ -304,6 +304,7 @@ pub enum What {
     Answer { effect: EffectId, answer: Answer },
     Grant { effect: EffectId, grant: Option<GrantScope> },
     Call(Box<CallTrace>),
+    Input(Box<InputTrace>),
     Cancel { reason: Arc<str> },
     Repin { pins: IndexMap<Arc<str>, Arc<str>> },
 }
@@ -322,6 +323,25 @@ pub struct CallTrace {
     pub rule: Arc<str>,
     /// Approve or refuse.
     pub answer: CallAnswer,
+    /// The place of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Arc<str>>,
+}
+
+/// A form that a person answered for a tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InputTrace {
+    /// ID of the question: the digest of what was shown.
+    pub question: Arc<str>,
+    /// The server that asked.
+    pub server: Arc<str>,
+    /// The server's own name of the tool.
+    pub tool: Arc<str>,
+    /// The question that was shown.
+    pub message: Arc<str>,
+    /// The values, or that there were none.
+    pub answer: InputAnswer,
     /// The place of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Arc<str>>,
@@ -386,6 +406,8 @@ struct Reader {
     programs: HashMap<Arc<str>, Arc<Program>>,
     /// The calls that a person was asked about, as they were shown, by the ID of the question.
     asked: HashMap<Arc<str>, AskedAbout>,
+    /// The forms that a person was asked to fill in, by the ID of the question: the server, its tool, and the message.
+    forms: HashMap<Arc<str>, (Arc<str>, Arc<str>, Arc<str>)>,
 }
 
 #[derive(Clone)]
@@ -603,6 +625,14 @@ impl Reader {
                 }));
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
             }
+            Event::InputAsked { .. } => self.see_forms(),
+            Event::InputAnswered { question, answer, by, from, .. } => {
+                self.see_forms();
+                let Some((server, tool, message)) = self.forms.get(question).cloned() else { return };
+                let (question, answer, from) = (question.clone(), answer.clone(), from.clone());
+                let what = What::Input(Box::new(InputTrace { question, server, tool, message, answer, from }));
+                self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
+            }
             Event::CallsAsked { .. } => {
                 for question in self.state.call_questions() {
                     if let Question::Call { id, tool, arguments, rule, .. } = question {
@@ -632,6 +662,15 @@ impl Reader {
             // Read part by part.
             | Event::StepCalled { .. }
             | Event::ElementCalled { .. } => {}
+        }
+    }
+
+    /// Notes the forms that are open now: the next one opens when the one before it is answered.
+    fn see_forms(&mut self) {
+        for question in self.state.questions() {
+            if let Question::Input { id, server, tool, message, .. } = question {
+                self.forms.insert(id, (server, tool, message));
+            }
         }
     }
 

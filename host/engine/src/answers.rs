@@ -10,7 +10,7 @@ use opcell_core::{
     outcome::Question,
 };
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{InputAnswer, Value};
 use std::sync::Arc;
 
 /// The decision of a person on an approval, on a call that was refused something, or on a call that a model asks for.
@@ -66,6 +66,11 @@ impl Decision {
         }
     }
 
+    /// A form without values of its own: those that it has by default, or a refusal to give any.
+    fn of_input(&self) -> InputAnswer {
+        if self.approved { InputAnswer::Accept(Value::object::<&str>([])) } else { InputAnswer::Decline }
+    }
+
     fn data(&self) -> Value {
         let approved = ("approved", Value::Bool(self.approved));
         let why = self.why.as_deref().map(|why| ("why", Value::from(why)));
@@ -79,7 +84,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the journal does not have the run, when the run has ended, asks nothing of this ID or name (any more), asks
-    /// several questions of this name, or has an answer already; as [`Engine::answer_call`] for a call of a model.
+    /// several questions of this name, or has an answer already; as [`Engine::answer_call`] for a call of a model, and
+    /// as [`Engine::answer_input`] for a form of a tool, which is approved with the values that it has by default.
     pub async fn decide(&self, run: &RunId, question: &str, decision: &Decision) -> Result<Delivery, RunError> {
         let state = self.state_at(run, None).await?;
         if state.status().has_ended() {
@@ -103,6 +109,10 @@ impl Engine {
             }
             [Question::Call { id, step, .. }] => {
                 self.answer_call(run, id, decision.of_call(), decision.by.clone(), None).await?;
+                Ok(Delivery::Now(step.clone()))
+            }
+            [Question::Input { id, step, .. }] => {
+                self.answer_input(run, id, &decision.of_input(), decision.by.clone(), None).await?;
                 Ok(Delivery::Now(step.clone()))
             }
             [_] => Err(RunError::NotAsked { run: run.clone() }),

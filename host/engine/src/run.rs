@@ -539,7 +539,14 @@ impl Driver {
             let why = Some(why).filter(|why| !why.is_empty());
             return self.record(batch, Event::GrantAsked { effect, reply: Box::new(reply), why });
         }
-        self.record(batch, Event::Replied { effect, reply: Box::new(reply) })
+        if reply.input().is_none() {
+            return self.record(batch, Event::Replied { effect, reply: Box::new(reply) });
+        }
+        // A person answers the tool, and the call continues: until then, nothing of it is in flight.
+        if self.state.may_ask_for_input(effect) {
+            return self.record(batch, Event::InputAsked { effect, reply: Box::new(reply) });
+        }
+        self.record(batch, Event::Replied { effect, reply: Box::new(reply.without_input()) })
     }
 
     fn find(&self, name: &str) -> Option<Arc<Program>> {

@@ -11,7 +11,7 @@ use crate::ports::{Call, Effects, Failure, OpenedSession, Reply, ToolCall};
 use async_trait::async_trait;
 use opcell_core::receipt::{Provider, Receipt};
 use opcell_ir::ir::RunLimits;
-use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
+use opcell_types::{CallContext, GivenInput, ToolDescription, TouchLog, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,8 @@ pub struct ToolInput {
     pub touched: TouchLog,
     /// The place in which a tool that has something performed elsewhere leaves the receipt of it.
     pub receipt: ReceiptSlot,
+    /// The answers with which the call continues, where the tool asked for input.
+    pub given: Option<Arc<GivenInput>>,
 }
 
 /// A place for the receipt of what a tool had performed elsewhere; clones share it.
@@ -85,6 +87,7 @@ impl ToolInput {
             cancel: Arc::default(),
             touched: TouchLog::default(),
             receipt: ReceiptSlot::default(),
+            given: None,
         }
     }
 
@@ -95,6 +98,7 @@ impl ToolInput {
             context: call.context.clone(),
             cancel: call.cancel.clone(),
             touched: call.touched.clone(),
+            given: call.given.clone(),
             ..Self::new(call.arguments.clone(), Caller::Step)
         }
     }
@@ -112,6 +116,7 @@ impl ToolInput {
             context: call.context.clone(),
             cancel: call.cancel.clone(),
             touched: call.touched.clone(),
+            given: call.given.clone(),
             ..Self::new(call.request.arguments.clone(), Caller::Model(caller))
         }
     }
@@ -130,6 +135,18 @@ impl ToolInput {
     #[must_use]
     pub fn is_of_program(&self) -> bool {
         self.model().is_some_and(|model| model.in_program)
+    }
+
+    /// Returns `true` if the tool may ask a person for input: it fails with
+    /// [`Failure::with_input`](opcell_types::Failure::with_input), and the same call comes again with the answers in
+    /// [`Self::given`]. A cell and a model's program do not outlive the wait for a person.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        match &self.caller {
+            Caller::Step => true,
+            Caller::Model(model) => !model.in_program,
+            Caller::Plugin(_) => false,
+        }
     }
 
     /// Keeps the receipt of what the tool had performed elsewhere, such as in a cell: it becomes part of the caller's

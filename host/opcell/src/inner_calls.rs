@@ -142,6 +142,7 @@ impl Target {
                     capabilities: None,
                     granted: Vec::new(),
                     timeout_ms: None,
+                    given: None,
                 };
                 let Reply { result, receipt } = catalog.invoke(Call::new(asked, cancel)).await;
                 Reply { result: result.map(|success| success.data), receipt }

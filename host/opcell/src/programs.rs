@@ -131,8 +131,15 @@ impl SessionPrograms {
         let mut receipt = Receipt::deferred(CellReceipt(receipt));
         if let Some(recording) = recording {
             let context = program.context;
-            let call =
-                Call { id: id.into(), arguments, context, capabilities: None, granted: Vec::new(), timeout_ms: None };
+            let call = Call {
+                id: id.into(),
+                arguments,
+                context,
+                capabilities: None,
+                granted: Vec::new(),
+                timeout_ms: None,
+                given: None,
+            };
             if let Some(record) = Record::of(&id.into(), false, &call, *recording).to_value() {
                 receipt = receipt.with_record(record);
             }

@@ -176,7 +176,9 @@ pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
 #[must_use]
 pub fn receipt(event: &Event) -> Option<&Receipt> {
     let reply = match event {
-        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } => reply.as_ref(),
+        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } | Event::InputAsked { reply, .. } => {
+            reply.as_ref()
+        }
         Event::Abandoned { receipt, .. } => return receipt.as_ref(),
         Event::StepCalled { call, .. } | Event::ElementCalled { call, .. } => return call.receipt.as_ref(),
         Event::RunStarted(_)
@@ -209,6 +211,7 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         | Event::InDoubt { .. }
         | Event::Answered { .. }
         | Event::GrantAnswered { .. }
+        | Event::InputAnswered { .. }
         | Event::CallsAsked { .. }
         | Event::CallAnswered { .. }
         | Event::CallsExpired { .. }

@@ -222,5 +222,6 @@ pub fn asked(question: &Question) -> String {
         Question::Doubt { step, effect: EffectId(effect), .. } => format!("decision on step {step} (effect {effect})"),
         Question::Grant { denial, .. } => format!("grant of {}", denial.capability),
         Question::Call { tool, .. } => format!("approval of {tool}"),
+        Question::Input { server, tool, .. } => format!("input for {server}/{tool}"),
     }
 }

@@ -5,6 +5,7 @@ mod body;
 mod events;
 mod export;
 mod hooks;
+mod input;
 mod mcp;
 mod operations;
 mod plugins;
@@ -47,6 +48,7 @@ use utoipa::OpenApi;
 pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
+pub(crate) use input::send as answer_input;
 pub use root::Document;
 pub(crate) use runs::{PARK, Start, begin, encoded, may_share, run_graph};
 pub(crate) use send::{GrantBody, answer, answer_calls, grant, own, write_grant};
@@ -164,6 +166,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/runs/{run}/signal", post(send::signal))
         .route("/runs/{run}/message", post(send::message))
         .route("/runs/{run}/approve", post(send::approve))
+        .route("/runs/{run}/answer", post(input::answer))
         .route("/runs/{run}/cancel", post(send::cancel))
         .route("/receipts", get(query::all_receipts))
         .route("/denials", get(query::all_denials))

@@ -49,6 +49,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}/runs/{run}/answer", post(run::answer))
         .route("/t/{tenant}/runs/{run}/grant", post(run::grant))
         .route("/t/{tenant}/runs/{run}/call", post(run::call))
+        .route("/t/{tenant}/runs/{run}/input", post(run::form::answer))
         .route("/t/{tenant}/runs/{run}/allow", post(run::allow))
         .route("/t/{tenant}/runs/{run}/retry", post(run::retry))
         .route("/t/{tenant}/runs/{run}/cancel", post(run::cancel))

@@ -373,6 +373,8 @@ impl Spans {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

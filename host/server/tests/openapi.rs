@@ -159,8 +159,20 @@ fn what_others_serialize_is_as_it_is_described() {
             what: "w".into(),
             denial: Box::new(denial(granted)),
             why: None,
-            id,
+            id: id.clone(),
             again: true,
+        },
+        Question::Input {
+            effect: EffectId(1),
+            id: id.clone(),
+            step: id.clone(),
+            path: id.clone(),
+            visit: 1,
+            server: id.clone(),
+            tool: id.clone(),
+            message: id,
+            schema: opcell_types::Value::Null,
+            round: 1,
         },
     ];
     for question in &questions {

@@ -219,7 +219,14 @@ impl ProgramTools for SessionTools {
         }
         let request =
             ToolCallRequest { id: one_line(&context.idempotency_key, usize::MAX), name: name.to_owned(), arguments };
-        let call = call::ToolCall { context, session: self.session.clone(), request, left: self.left, approved: None };
+        let call = call::ToolCall {
+            context,
+            session: self.session.clone(),
+            request,
+            left: self.left,
+            approved: None,
+            given: None,
+        };
         let call = fitted(&ToolCall { of: call, cancel: self.cancel.clone(), touched });
         if let Err(refused) = self.admit(name, &call.request.arguments) {
             return Err(refused).into();

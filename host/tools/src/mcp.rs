@@ -20,6 +20,8 @@ mod entry;
 #[cfg(feature = "mcp")]
 mod headers;
 #[cfg(feature = "mcp")]
+mod input;
+#[cfg(feature = "mcp")]
 mod jsonish;
 #[cfg(feature = "mcp")]
 mod lines;
@@ -75,7 +77,7 @@ pub use server::Server;
 pub use unavailable::Server;
 
 use crate::http::HttpRule;
-use opcell_types::{Failure, Source, Value};
+use opcell_types::{Failure, GivenInput, Source, Value};
 use std::{path::PathBuf, time::Duration};
 
 /// Longest message of a server that is repeated, in bytes.
@@ -168,6 +170,27 @@ pub struct Called {
     pub value: Value,
     /// Oddities, in sentences.
     pub warnings: Vec<String>,
+}
+
+/// The circumstances of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallOptions<'a> {
+    /// The treatment of what is not text.
+    pub binary: Binary,
+    /// W3C trace context that the server gets.
+    pub traceparent: Option<&'a str>,
+    /// `true` if the caller waits for a person whom the server asks for input.
+    pub may_ask: bool,
+    /// The answers with which the call continues, where the server asked for input.
+    pub given: Option<&'a GivenInput>,
+}
+
+impl CallOptions<'_> {
+    /// A call outside of any trace, whose caller waits for no person.
+    #[must_use]
+    pub fn new(binary: Binary) -> Self {
+        Self { binary, traceparent: None, may_ask: false, given: None }
+    }
 }
 
 /// The treatment of images, audio and binary resources in a tool's result.

@@ -1,6 +1,6 @@
 //! Why something did not succeed, and who says so.
 
-use crate::{denial::Denial, value::Value};
+use crate::{denial::Denial, input::InputRequest, value::Value};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
@@ -63,6 +63,9 @@ pub struct Failure {
     /// The refusal, where the host or the sandbox refused something. A plugin's own failure never has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Box<Denial>>,
+    /// The input that the call needs from a person before it can continue, where a tool asks for some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Box<InputRequest>>,
     /// `true` if a `retry` may repeat it.
     #[serde(default)]
     pub retriable: bool,
@@ -81,7 +84,15 @@ impl Failure {
     /// A failure that a retry does not change.
     #[must_use]
     pub fn new(source: Source, reason: impl Into<Arc<str>>, message: impl Into<String>) -> Self {
-        Self { source, reason: reason.into(), message: message.into(), details: None, denial: None, retriable: false }
+        Self {
+            source,
+            reason: reason.into(),
+            message: message.into(),
+            details: None,
+            denial: None,
+            input: None,
+            retriable: false,
+        }
     }
 
     /// As [`Self::new`], said by the host.
@@ -113,6 +124,12 @@ impl Failure {
     #[must_use]
     pub fn with_denial(self, denial: Denial) -> Self {
         Self { denial: Some(Box::new(denial)), ..self }
+    }
+
+    /// The same with the input that the call needs.
+    #[must_use]
+    pub fn with_input(self, request: InputRequest) -> Self {
+        Self { input: Some(Box::new(request)), ..self }
     }
 
     /// The same, and a retry may repeat it.

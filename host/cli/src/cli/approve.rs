@@ -1,6 +1,6 @@
 //! Questions about calls that models ask for: how they are shown, and how a person at the command line answers them.
 
-use super::{Failure, Global, Terminal};
+use super::{Failure, Global, Terminal, fill};
 use clap::ValueEnum;
 use opcell::{
     Diagnostic, Host,
@@ -136,7 +136,8 @@ pub fn always(global: &Global, tool: &str, arguments: &Value) -> Result<String, 
 /// Questions about calls were asked at this terminal before.
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
 
-/// Answers for a person, or asks them. Returns `true` if all that the run asks about calls has an answer.
+/// Answers for a person, or asks them: about calls, and for the input of tools, which has no answer without a person but
+/// to decline. Returns `true` if the run can continue with an answer.
 pub async fn answer(
     host: &Host,
     global: Option<&Global>,
@@ -145,7 +146,7 @@ pub async fn answer(
     terminal: &Terminal,
 ) -> Result<bool, Failure> {
     let questions = calls(&outcome.questions);
-    if questions.is_empty() {
+    if questions.is_empty() && fill::forms(&outcome.questions).is_empty() {
         return Ok(false);
     }
     let by: Option<Arc<str>> = Some(format!("uid {}", rustix::process::getuid().as_raw()).into());
@@ -164,7 +165,7 @@ pub async fn answer(
     if all.is_none() && HAS_ASKED.swap(true, Ordering::Relaxed) {
         discard_typed()?;
     }
-    let many = questions.len();
+    let (from, many) = (if approve == Approve::Ask { "terminal" } else { "--approve" }, questions.len());
     for (at, question) in questions.into_iter().enumerate() {
         let Question::Call { id, .. } = question else { continue };
         let answer = match &all {
@@ -181,10 +182,12 @@ pub async fn answer(
                 answer
             }
         };
-        let from = if approve == Approve::Ask { "terminal" } else { "--approve" };
         host.engine().answer_call(&outcome.run, id, answer, by.clone(), Some(from.into())).await?;
     }
-    Ok(true)
+    if approve == Approve::Yes {
+        return Ok(many > 0);
+    }
+    Ok(fill::answer(host, outcome, (by.as_ref(), from), approve == Approve::Deny, terminal).await? || many > 0)
 }
 
 /// A person can be asked where both what is shown and what is typed are at a terminal.
@@ -202,7 +205,7 @@ fn discard_typed() -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(&stdin, before)?)
 }
 
-fn typed(prompt: &str) -> io::Result<Option<String>> {
+pub fn typed(prompt: &str) -> io::Result<Option<String>> {
     write!(io::stderr(), "{}", printable(prompt))?;
     let mut line = String::new();
     let read = tokio::task::block_in_place(|| io::stdin().lock().read_line(&mut line))?;

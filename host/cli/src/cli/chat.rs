@@ -269,7 +269,7 @@ fn next_word(outcome: &RunOutcome, workflow: &Workflow, lines: &mut Lines) -> Re
 fn listens(outcome: &RunOutcome) -> bool {
     outcome.questions.iter().any(|question| match question {
         Question::Signal { name, .. } => name.as_ref() == MESSAGE_SIGNAL,
-        Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } => false,
+        Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } | Question::Input { .. } => false,
     })
 }
 
@@ -408,6 +408,8 @@ impl Transcript<'_> {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

@@ -1,7 +1,7 @@
 //! Following a run until it ends or is suspended, and showing its result.
 
 use super::{
-    Exit, Failure, Terminal, approve,
+    Exit, Failure, Terminal, approve, fill,
     progress::StepProgress,
     receipts::denials,
     skill::LogWriter,
@@ -249,6 +249,10 @@ fn ask_again(question: &Question) -> String {
             "{}  the run is not kept: start it with `--journal`, in a terminal, or with `--approve yes|deny`",
             approve::shown(question)
         ),
+        question @ Question::Input { .. } => {
+            let shown = fill::shown(question);
+            format!("{shown}  the run is not kept: start it with `--journal`, or in a terminal")
+        }
         question @ (Question::Doubt { .. } | Question::Grant { .. }) => ask("RUN", question, &[]),
     }
 }
@@ -306,6 +310,7 @@ pub fn ask(run: &str, question: &Question, all: &[Question]) -> String {
             )
         }
         Question::Call { .. } => approve::ask(run, question),
+        Question::Input { .. } => fill::ask(run, question),
         Question::Doubt { step, what, effect } => format!(
             "step `{step}`: {what} (effect {effect}) was in progress when the run was interrupted and must not be repeated without \
              confirmation:\n  opcell runs resume {run} --retry    # or --skip, or --fail"

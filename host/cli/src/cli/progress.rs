@@ -222,9 +222,10 @@ impl StepProgress {
 
     fn keep_receipt(&mut self, event: &Event) {
         let effect = match event {
-            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } | Event::GrantAsked { effect, .. } => {
-                *effect
-            }
+            Event::Replied { effect, .. }
+            | Event::Abandoned { effect, .. }
+            | Event::GrantAsked { effect, .. }
+            | Event::InputAsked { effect, .. } => *effect,
             _ => return,
         };
         self.receipts.extend(receipt(event).map(|receipt| (effect, receipt.without_record())));
@@ -288,6 +289,8 @@ impl StepProgress {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

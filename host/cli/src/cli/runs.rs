@@ -1,6 +1,7 @@
 //! `opcell runs`: the runs of a journal, and messages to them. No plugin is loaded unless a run is resumed.
 
 mod adopt;
+mod answer;
 #[cfg(feature = "server")]
 mod export;
 mod keep;
@@ -52,6 +53,8 @@ enum RunsCommand {
     Signal(send::SignalArgs),
     /// Approve what a run asks for, or refuse it.
     Approve(send::ApproveArgs),
+    /// Fill in the form of a tool that asks for input, or decline to.
+    Answer(answer::AnswerArgs),
     /// Decide a run again from its journal; fail where this version decides otherwise.
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
@@ -90,6 +93,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Cancel(cancel) => send::cancel(&Open::journal(&config).await?, cancel, terminal).await,
         RunsCommand::Signal(signal) => send::signal(&Open::journal(&config).await?, signal, terminal).await,
         RunsCommand::Approve(approve) => send::approve(&Open::journal(&config).await?, global, approve, terminal).await,
+        RunsCommand::Answer(args) => answer::answer(&Open::journal(&config).await?, args, terminal).await,
         RunsCommand::Replay(replay) => show::replay(&Open::journal(&config).await?, replay, terminal).await,
         #[cfg(feature = "server")]
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,

@@ -141,6 +141,8 @@ impl Path {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

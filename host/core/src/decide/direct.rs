@@ -266,6 +266,7 @@ fn call(
         capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
         granted: state.granted_to(effect),
         timeout_ms: None,
+        given: None,
     }
 }
 

@@ -12,6 +12,8 @@ mod called;
 
 mod calls;
 
+mod inputs;
+
 mod workflows;
 
 pub(crate) use effects::tool_message;
@@ -214,6 +216,10 @@ impl State {
                 pending.asked = Some(Box::new(Asked { reply: reply.as_ref().clone(), why: why.clone() }));
             }
             Event::GrantAnswered { effect, grant, .. } => return self.answer_grant(*effect, *grant),
+            Event::InputAsked { effect, reply } => return self.ask_for_input(*effect, reply),
+            Event::InputAnswered { effect, question, answer, .. } => {
+                return self.answer_input(*effect, question, answer);
+            }
             Event::CallsAsked { frame, calls } => return self.ask_about_calls(*frame, calls),
             Event::CallAnswered { frame, question, answer, by, .. } => {
                 return self.answer_call(*frame, question, answer, by.as_ref());

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const ID_BYTES: usize = 8;
 
 /// The name of a question: a digest of where it is asked, and of what.
-fn digest(parts: &[&str]) -> Arc<str> {
+pub(super) fn digest(parts: &[&str]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     for part in parts {
         hash.update(&(part.len() as u64).to_le_bytes());
@@ -59,6 +59,9 @@ impl State {
     pub fn questions(&self) -> Vec<Question> {
         let doubts = self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, effect)| {
             let (effect_id, step) = (*id, self.frame_step_name(effect.frame));
+            if let Some(question) = self.input_question(*id, effect) {
+                return question;
+            }
             match effect.asked.as_ref().and_then(|asked| Some((asked, asked.reply.denial()?))) {
                 Some((asked, denial)) => Question::Grant {
                     effect: effect_id,
@@ -81,7 +84,7 @@ impl State {
 
     /// Effects in doubt, oldest first.
     pub fn doubts(&self) -> impl Iterator<Item = EffectId> + '_ {
-        self.effects.iter().filter(|(_, effect)| effect.in_doubt && effect.asked.is_none()).map(|(id, _)| *id)
+        self.effects.iter().filter(|(_, effect)| effect.is_doubted()).map(|(id, _)| *id)
     }
 
     /// Effects that were refused something which may still be granted, oldest first.

@@ -11,7 +11,7 @@ use opcell_core::{
     outcome::Question,
 };
 use opcell_journal::RunId;
-use opcell_types::Value;
+use opcell_types::{InputAnswer, Value};
 use std::sync::Arc;
 
 /// The delivery of a signal.
@@ -227,6 +227,41 @@ impl Engine {
         let checked = state.check_call_answer(question, &answer, by.as_deref());
         checked.map_err(|problem| RunError::AnswerNotTaken { run: run.clone(), problem })?;
         self.send(run, &Message::Call { question: question.into(), answer, by, from }).await
+    }
+
+    /// Answers a form of a tool's request for input by the ID of its question, and no other: of two answers the run
+    /// takes the first. Values that are left out are the form's defaults.
+    ///
+    /// # Errors
+    /// As [`Engine::send`], when the run has ended, does not ask this (any more), has an answer already, or the values
+    /// do not fit the form.
+    pub async fn answer_input(
+        &self,
+        run: &RunId,
+        question: &str,
+        answer: &InputAnswer,
+        by: Option<Arc<str>>,
+        from: Option<Arc<str>>,
+    ) -> Result<(), RunError> {
+        let state = self.state_at(run, None).await?;
+        if state.status().has_ended() {
+            return Err(RunError::Ended { run: run.clone(), status: state.status() });
+        }
+        if state.asks_for_input(question).is_none() {
+            return Err(RunError::NotAsked { run: run.clone() });
+        }
+        for message in self.journal.inbox(run).await? {
+            if let Ok(Message::Input { question: signal, answer, by, .. }) = serde_json::from_str(&message.payload)
+                && *signal == *question
+            {
+                let approved = matches!(answer, InputAnswer::Accept(_));
+                let at = Timestamp(message.at);
+                return Err(RunError::AlreadyAnswered { run: run.clone(), signal, approved, by, at });
+            }
+        }
+        let checked = state.checked_input(question, answer);
+        let answer = checked.map_err(|problem| RunError::AnswerNotTaken { run: run.clone(), problem })?;
+        self.send(run, &Message::Input { question: question.into(), answer, by, from }).await
     }
 }
 

@@ -51,6 +51,21 @@ impl Driver {
                 }
                 self.record(batch, Event::CallAnswered { frame, question, answer, by, from })
             }
+            Message::Input { question, answer, by, from } => {
+                let Some(effect) = self.state.asks_for_input(&question) else {
+                    tracing::info!(run = %self.run, %question, "an answer came to a question that is not asked any more");
+                    return Ok(());
+                };
+                let answer = match self.state.checked_input(&question, &answer) {
+                    Ok(answer) => answer,
+                    Err(problem) => {
+                        tracing::warn!(run = %self.run, %question, problem, "an answer is not accepted");
+                        return Ok(());
+                    }
+                };
+                self.again.push(effect);
+                self.record(batch, Event::InputAnswered { effect, question, answer, by, from })
+            }
             Message::Grant { effect, grant, by, question } => {
                 let is_meant = |asking: &EffectId| {
                     effect.is_none_or(|effect| effect == *asking)

@@ -358,7 +358,9 @@ async fn a_state_that_listens_for_events_says_which() {
         .iter()
         .map(|question| match question {
             Question::Signal { name, .. } => name.to_string(),
-            Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } => "doubt".to_owned(),
+            Question::Doubt { .. } | Question::Grant { .. } | Question::Call { .. } | Question::Input { .. } => {
+                "doubt".to_owned()
+            }
         })
         .collect();
     assert_eq!(names, ["message", "Done"]);

@@ -146,6 +146,7 @@ impl Invocation {
             capabilities: None,
             granted: Vec::new(),
             timeout_ms: None,
+            given: None,
         };
         let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
         Self { catalog, open, call, cancel: CancellationToken::new(), tool: None }

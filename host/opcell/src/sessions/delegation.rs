@@ -299,6 +299,9 @@ fn waited_for(questions: &[Question]) -> String {
             Question::Doubt { step, .. } => format!("a decision on step `{step}`"),
             Question::Grant { denial, .. } => format!("a grant of {}", denial.capability),
             Question::Call { step, tool, .. } => format!("approval of a call of `{tool}` by step `{step}`"),
+            Question::Input { step, server, tool, .. } => {
+                format!("input of step `{step}` for tool `{tool}` of MCP server `{server}`")
+            }
         })
         .collect();
     if what.is_empty() { "an answer".to_owned() } else { what.join(", ") }

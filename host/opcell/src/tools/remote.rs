@@ -9,7 +9,7 @@ use opcell_engine::{
     tool::{Tool, ToolInput},
 };
 use opcell_session::tools::check_arguments;
-use opcell_tools::mcp::{Binary, Called, ListedTool, Server};
+use opcell_tools::mcp::{Binary, CallOptions, Called, ListedTool, Server};
 use opcell_types::{ToolDescription, Value, text::one_line};
 use std::sync::Arc;
 
@@ -43,7 +43,14 @@ impl Remote {
         // A step can use what a model cannot read.
         let (is_model, arguments) = (input.model().is_some(), &input.arguments);
         let binary = if is_model { Binary::Omit } else { Binary::Keep };
-        let called = self.server.call(&self.tool, arguments, binary, trace::outgoing(&input.context)).await?;
+        let traceparent = trace::outgoing(&input.context);
+        let options = CallOptions {
+            traceparent: traceparent.as_deref(),
+            may_ask: input.may_ask(),
+            given: input.given.as_deref(),
+            ..CallOptions::new(binary)
+        };
+        let called = self.server.call(&self.tool, arguments, options).await?;
         input.touched.note(|touched| called.warnings.iter().for_each(|warning| touched.warn(warning)));
         Ok(if is_model && !input.is_of_program() { with_warnings(called) } else { called.value })
     }

@@ -1,6 +1,6 @@
 //! The routes of the server itself for monitoring and clients, outside of any tenant.
 
-use super::{App, events, export, hooks, operations, plugins, query, runs, send, triggers, workflows};
+use super::{App, events, export, hooks, input, operations, plugins, query, runs, send, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -171,7 +171,7 @@ impl Modify for Bearer {
         runs::retry,
         query::all_receipts, query::all_denials,
         events::events, export::export,
-        send::signal, send::message, send::approve, send::cancel,
+        send::signal, send::message, send::approve, send::cancel, input::answer,
         operations::list, operations::describe, operations::invoke,
         plugins::list, plugins::explain, plugins::diff, plugins::reload,
         triggers::list, hooks::hook,

@@ -40,6 +40,13 @@ pub struct Sent {
     step: Option<Arc<str>>,
 }
 
+impl Sent {
+    /// Sent to a run, and not to a step of it.
+    pub(super) fn to(run: RunId) -> Self {
+        Self { run, step: None }
+    }
+}
+
 async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -> Result<Json<Sent>, Problem> {
     let may_approve = admitted.caller.may(crate::access::tokens::Scope::Approve);
     let sender = Sender { by: Some(admitted.caller.name.clone()), key: None, may_approve };

@@ -74,6 +74,8 @@ pub(crate) enum RunQuestion {
     Doubt(DoubtQuestion),
     /// A call that was refused something, and may get it.
     Grant(GrantQuestion),
+    /// A form of a tool that asks for input.
+    Input(InputQuestion),
 }
 
 /// A signal or an approval that a step waits for.
@@ -125,6 +127,32 @@ pub(crate) struct GrantQuestion {
     id: String,
     /// Present if the same was granted or refused before: only the `id` says which call is meant.
     again: Option<bool>,
+}
+
+/// A form of a tool that asks for input in the middle of a call.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct InputQuestion {
+    /// ID of the effect.
+    effect: u64,
+    /// ID of the question; an answer carries it.
+    id: String,
+    /// The step whose call asks.
+    step: String,
+    /// The step after those that it belongs to, such as `review/law` or `each[2]`.
+    path: String,
+    /// The number of times that the step has been entered, from 1.
+    visit: u32,
+    /// The MCP server that asks, by its name in the project.
+    server: String,
+    /// The server's own name of the tool.
+    tool: String,
+    /// The server's question.
+    message: String,
+    /// A flat JSON Schema of the answer: an object of texts, numbers, booleans and choices.
+    #[schema(value_type = Object)]
+    schema: Value,
+    /// The number of times that the tool has asked in this call, from 1.
+    round: u32,
 }
 
 /// A refusal by a rule.

@@ -6,7 +6,7 @@ use opcell_engine::{
     event::{EffectId, GrantScope},
     outcome::Question,
 };
-use opcell_types::{Value, text::printable};
+use opcell_types::{InputAnswer, Value, text::printable};
 use rmcp::model::{InputRequest, InputRequests};
 use serde_json::{Value as Json, json};
 use std::{collections::HashSet, sync::Arc};
@@ -34,6 +34,8 @@ enum Kind {
     Approval,
     Signal(Arc<str>),
     Grant(EffectId),
+    /// The form of another server, with its schema.
+    Form(Json),
 }
 
 /// An answer to a question.
@@ -45,6 +47,8 @@ pub(super) enum Answer {
     Signal(Arc<str>, Value),
     /// To a grant: its extent, or none for a refusal for good.
     Grant(EffectId, Option<GrantScope>),
+    /// To the form of another server.
+    Form(InputAnswer),
     /// The user gave none: the question stays open.
     Open,
 }
@@ -61,6 +65,14 @@ impl Asked {
                     format!("Step `{step}`, {what}, was refused `{}`: {}.{why}", denial.capability, denial.rule);
                 let message = printable(&message, QUESTION_BYTES);
                 return Some(Self { id: id.clone(), kind: Kind::Grant(*effect), message });
+            }
+            Question::Input { step, server, tool, message, schema, id, .. } if client.may_approve() => {
+                let message = format!("Step `{step}`, tool `{tool}` of MCP server `{server}`: {message}");
+                let (message, mut schema) = (printable(&message, QUESTION_BYTES), Json::from(schema));
+                if let Some(schema) = schema.as_object_mut() {
+                    schema.remove("additionalProperties");
+                }
+                return Some(Self { id: id.clone(), kind: Kind::Form(schema), message });
             }
             // An effect in doubt takes a look at what it may have done.
             _ => return None,
@@ -84,6 +96,7 @@ impl Asked {
             Kind::Signal(name) if **name == *MESSAGE_SIGNAL => "message",
             Kind::Signal(_) => "data",
             Kind::Grant(_) => "grant",
+            Kind::Form(_) => "",
         }
     }
 
@@ -98,6 +111,7 @@ impl Asked {
                 field: {"type": "string", "title": "Grant", "enum": ["once", "run", "refuse"]},
             }),
             Kind::Signal(name) => json!({field: {"type": "string", "title": printable(name, 200)}}),
+            Kind::Form(schema) => return schema.clone(),
         };
         json!({"type": "object", "properties": properties, "required": [field]})
     }
@@ -122,6 +136,7 @@ impl Asked {
                         ("why", Value::from(DECLINED)),
                     ])),
                     Kind::Grant(effect) => Answer::Grant(effect, None),
+                    Kind::Form(_) => Answer::Form(InputAnswer::Decline),
                     Kind::Signal(_) => Answer::Open,
                 });
             }
@@ -130,6 +145,10 @@ impl Asked {
         }
         let content = said.get("content").and_then(Json::as_object);
         let content = content.ok_or_else(|| wrong("was accepted and has no `content`"))?;
+        if let Kind::Form(_) = &self.kind {
+            let values = Json::Object(content.clone());
+            return Ok(Answer::Form(InputAnswer::Accept(values.into())));
+        }
         let field = self.field();
         if let Some(unknown) = content.keys().find(|key| *key != field && !(*key == "why" && field == "approved")) {
             return Err(wrong(&format!("has `{}`, which was not asked for", printable(unknown, 100))));
@@ -157,6 +176,7 @@ impl Asked {
                 let text = found.and_then(Json::as_str).ok_or_else(|| wrong(&format!("needs `{field}`: a text")))?;
                 Ok(Answer::Signal(name.clone(), Value::from(text)))
             }
+            Kind::Form(_) => Ok(Answer::Open),
         }
     }
 }

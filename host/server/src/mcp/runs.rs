@@ -59,6 +59,9 @@ fn asked_in_full(question: &Question) -> String {
         Question::Signal { question: Some(text), .. } => {
             format!("{}: {}", in_short(question), one_line(text, MAX_QUESTION_BYTES))
         }
+        Question::Input { message, .. } => {
+            format!("{}: {}", in_short(question), one_line(message, MAX_QUESTION_BYTES))
+        }
         _ => in_short(question),
     }
 }
@@ -209,6 +212,10 @@ impl McpServer {
                     let message = Message::Grant { effect: Some(effect), grant, question, by };
                     host.engine().send(run, &message).await
                 }
+                Answer::Form(answer) => {
+                    let from = Some("mcp".into());
+                    host.engine().answer_input(run, &id, &answer, by.clone(), from).await
+                }
                 Answer::Signal(name, data) => {
                     let key = Some(format!("answer:{id}").into());
                     let sender = Sender { by: by.clone(), key, may_approve: client.may_approve() };
@@ -219,6 +226,12 @@ impl McpServer {
                 Ok(()) => answers.sent.push(id),
                 // Someone else was first.
                 Err(RunError::AlreadyAnswered { .. } | RunError::NotAsked { .. } | RunError::Ended { .. }) => {}
+                Err(RunError::AnswerNotTaken { problem, .. }) => {
+                    return Err(ErrorData::invalid_params(
+                        format!("the answer to `{id}` is not taken: {problem}"),
+                        None,
+                    ));
+                }
                 Err(error) => return Err(ErrorData::internal_error(error.to_string(), None)),
             }
         }

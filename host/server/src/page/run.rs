@@ -1,6 +1,7 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
 mod data;
+pub(super) mod form;
 pub(super) mod history;
 mod receipt;
 mod shown;

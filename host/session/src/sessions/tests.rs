@@ -133,8 +133,14 @@ async fn call(
 ) -> Result<Value, Failure> {
     let request = ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call =
-        call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left, approved: None };
+    let call = call::ToolCall {
+        context: context("step"),
+        session: Arc::new(opened.clone()),
+        request,
+        left,
+        approved: None,
+        given: None,
+    };
     sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
 }
 
@@ -405,7 +411,8 @@ async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     let long = json!({"n": 1, "text": "é".repeat(100)});
     let request = ToolCallRequest { id: "c".to_owned(), name: "ledger/add".to_owned(), arguments: Value::from(long) };
     let left = opcell_ir::ir::RunLimits::default();
-    let call = call::ToolCall { context: context("s"), session: Arc::new(opened), request, left, approved: None };
+    let call =
+        call::ToolCall { context: context("s"), session: Arc::new(opened), request, left, approved: None, given: None };
     let reply = sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await;
     let text = reply.result.unwrap();
     // A quarter of what is shown is the end.
@@ -546,7 +553,7 @@ async fn the_rules_of_every_place_count_and_a_call_is_made_by_the_tool_that_was_
             ToolCallRequest { id: "c".to_owned(), name: "guarded".to_owned(), arguments: Value::from(json!({"n": 1})) };
         let left = ir::RunLimits::default();
         let session = Arc::new(opened.clone());
-        let call = call::ToolCall { context: context("step"), session, request, left, approved };
+        let call = call::ToolCall { context: context("step"), session, request, left, approved, given: None };
         sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await.result
     };
     assert!(made(None).await.is_ok());

@@ -53,6 +53,7 @@ impl Tool for OperationTool {
             capabilities: None,
             granted: Vec::new(),
             timeout_ms: None,
+            given: None,
         };
         let reply = self.operations.invoke(Call::new(asked, input.cancel.clone())).await;
         input.keep_receipt(reply.receipt);

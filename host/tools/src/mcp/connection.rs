@@ -15,7 +15,10 @@ use super::{
 use opcell_types::{Failure, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError,
-    model::{CancelledNotificationParam, ClientRequest, ProtocolVersion, RequestId},
+    model::{
+        CallToolRequest, CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientRequest,
+        ElicitationCapability, FormElicitationCapability, ProtocolVersion, RequestId,
+    },
     service::{
         ClientLifecycleMode, ClientServiceExt as _, NotificationContext, Peer, PeerRequestOptions, RunningService,
     },
@@ -166,7 +169,23 @@ impl Connection {
 
     /// Asks the server. A request that is given up is cancelled.
     pub(super) async fn request(&self, request: ClientRequest) -> Answer {
-        let answered = match self.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+        self.request_with(request, PeerRequestOptions::no_options()).await
+    }
+
+    /// Calls a tool. A server of the current revision learns with each call whether it may ask for input.
+    pub(super) async fn call(&self, params: CallToolRequestParams, may_ask: bool) -> Answer {
+        let mut options = PeerRequestOptions::no_options();
+        if may_ask && self.is_current() {
+            let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+            let mut capabilities = ClientCapabilities::default();
+            capabilities.elicitation = Some(forms);
+            options.meta.get_or_insert_default().set_client_capabilities(capabilities);
+        }
+        self.request_with(ClientRequest::CallToolRequest(CallToolRequest::new(params)), options).await
+    }
+
+    async fn request_with(&self, request: ClientRequest, options: PeerRequestOptions) -> Answer {
+        let answered = match self.peer().send_cancellable_request(request, options).await {
             Ok(handle) => {
                 let mut given_up = GivenUp { peer: self.peer(), id: Some(handle.id.clone()) };
                 let answered = handle.await_response().await;

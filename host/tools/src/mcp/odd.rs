@@ -13,7 +13,7 @@
 //! | `starts` | words of the failure, where the server does not start |
 //! | `value`, `failure`, `says`, `warns` | what a call of the tool `t` gives: a value, or a reason; words of the message and of a warning |
 
-use super::{Binary, McpServer, Remote, Server};
+use super::{Binary, CallOptions, McpServer, Remote, Server};
 use crate::http::{HttpRule, Method};
 use opcell_types::Value;
 use serde_json::{Value as Json, json};
@@ -205,7 +205,7 @@ async fn differences(case: &Json, server: &Server) -> Vec<String> {
     if case.get("value").is_none() && case.get("failure").is_none() {
         return wrong;
     }
-    let called = server.call("t", &Value::object::<&str>([]), Binary::Keep, None).await;
+    let called = server.call("t", &Value::object::<&str>([]), CallOptions::new(Binary::Keep)).await;
     match called {
         Ok(called) => {
             if case.get("value").cloned().map(Value::from) != Some(called.value.clone()) {

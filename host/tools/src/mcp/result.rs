@@ -55,7 +55,8 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
         Some(Json::Array(blocks)) => blocks,
         Some(Json::Null) | None => {
             if result.get("resultType").and_then(Json::as_str) == Some("input_required") {
-                let message = format!("MCP tool `{tool}` asks for input, which this host cannot give");
+                let message =
+                    format!("MCP tool `{tool}` asks for input, which calls of plugins and programs cannot wait for");
                 return Err(failed("mcp-input-required", message, false));
             }
             if result.get("task").is_some_and(Json::is_object) {

@@ -4,19 +4,30 @@
 //! others.
 
 use super::{
-    AcceptedTools, Binary, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
+    AcceptedTools, CallOptions, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
     connection::Connection,
-    failed, result,
+    failed,
+    input::{self, Required},
+    result,
     wire::{Answer, error_text},
 };
 use futures_util::{
     FutureExt as _,
     future::{BoxFuture, Shared},
 };
-use opcell_types::{Failure, Value, suggest};
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest};
-use std::sync::{Arc, Mutex, PoisonError};
+use opcell_types::{Failure, InputForm, InputRequest, Value, suggest};
+use rmcp::model::CallToolRequestParams;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::time::timeout;
+
+/// The number of times that a server has a call repeated without input: one that is busy gives its work back so.
+const MAX_REPEATS: u32 = 8;
+
+/// The pause before each repetition, times its number.
+const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 
 type Starting = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
 
@@ -138,14 +149,9 @@ impl Server {
     /// Calls a tool. What the tool reports as its own error may be retried; what the server refuses to do may not.
     ///
     /// # Errors
-    /// With the tool's own failure, or how the server failed.
-    pub async fn call(
-        &self,
-        tool: &str,
-        arguments: &Value,
-        binary: Binary,
-        traceparent: Option<String>,
-    ) -> Result<Called, Failure> {
+    /// With the tool's own failure, or how the server failed; with [`Failure::input`] where the tool asks a person and
+    /// the caller waits for one.
+    pub async fn call(&self, tool: &str, arguments: &Value, options: CallOptions<'_>) -> Result<Called, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
             _ => {
@@ -160,13 +166,16 @@ impl Server {
             self.tool(tool).await?;
         }
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        if let Some(traceparent) = traceparent {
-            params.meta.get_or_insert_default().set_traceparent(&traceparent);
+        if let Some(traceparent) = options.traceparent {
+            params.meta.get_or_insert_default().set_traceparent(traceparent);
+        }
+        if let Some(given) = options.given {
+            params.input_responses = Some(input::responses(given));
+            params.request_state = given.state.as_deref().map(str::to_owned);
         }
         let open = self.connection().await?;
         let limit = self.config.call_time;
-        let request = CallToolRequest::new(params);
-        match timeout(limit, open.request(ClientRequest::CallToolRequest(request))).await {
+        match timeout(limit, asked_again(&open, params, options.may_ask)).await {
             Err(_) => {
                 let (ms, unread) = (limit.as_millis(), open.last_unread());
                 Err(failed(
@@ -176,7 +185,16 @@ impl Server {
                 ))
             }
             Ok(Answer::Result(result)) => {
-                let output = result::output(tool, result, binary)?;
+                match input::required(&result).filter(|_| options.may_ask) {
+                    None => {}
+                    Some(Required::Forms(forms, state)) => return Err(self.input(tool, forms, state)),
+                    Some(Required::Again(_)) => {
+                        let why = format!("asks for the same call more than {MAX_REPEATS} times, and for no input");
+                        return Err(self.unusable_input(tool, &why));
+                    }
+                    Some(Required::Unusable(why)) => return Err(self.unusable_input(tool, &why)),
+                }
+                let output = result::output(tool, result, options.binary)?;
                 let schema = open.listed().and_then(|listing| listing.tools.get(tool)?.output.clone());
                 let broken = schema.and_then(|schema| result::violation(&output, &schema));
                 let broken = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
@@ -186,6 +204,18 @@ impl Server {
             }
             Ok(answer) => Err(self.no_result(answer)),
         }
+    }
+
+    /// The failure of a call that continues when a person has answered.
+    fn input(&self, tool: &str, forms: Vec<InputForm>, state: Option<Arc<str>>) -> Failure {
+        let question = forms.first().map_or("", |form| &form.message);
+        let message = format!("tool `{tool}` of MCP server `{}` asks for input: {question}", self.name);
+        let (server, tool) = (self.name.as_str().into(), tool.into());
+        failed("mcp-input-required", message, false).with_input(InputRequest { server, tool, forms, state })
+    }
+
+    fn unusable_input(&self, tool: &str, why: &str) -> Failure {
+        failed("mcp-input-required", format!("tool `{tool}` of MCP server `{}` {why}", self.name), false)
     }
 
     /// The failure that an answer is which is no result.
@@ -235,4 +265,18 @@ impl Server {
         }
         started
     }
+}
+
+/// The answer to a call, which is repeated as long as the server only gives a text to repeat it with.
+async fn asked_again(open: &Connection, params: CallToolRequestParams, may_ask: bool) -> Answer {
+    let mut params = params;
+    for repeat in 1..=MAX_REPEATS {
+        let answer = open.call(params.clone(), may_ask).await;
+        let Answer::Result(result) = &answer else { return answer };
+        let Some(Required::Again(state)) = input::required(result).filter(|_| may_ask) else { return answer };
+        params.request_state = Some(state.as_ref().to_owned());
+        params.input_responses = None;
+        tokio::time::sleep(REPEAT_PAUSE * repeat).await;
+    }
+    open.call(params, may_ask).await
 }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::type_complexity, reason = "tests and what they share")]
 
-use super::{Binary, McpServer, Server};
+use super::{Binary, CallOptions, McpServer, Server};
 use opcell_types::{Failure, Source, Value};
 use std::{fmt::Write as _, time::Duration};
 use tokio::time::timeout;
@@ -66,7 +66,7 @@ fn nothing() -> Value {
 }
 
 async fn call(server: &Server) -> Result<Value, Failure> {
-    server.call("t", &nothing(), Binary::Keep, None).await.map(|called| called.value)
+    server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.map(|called| called.value)
 }
 
 /// The number of times the script noted something.
@@ -97,9 +97,9 @@ async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
         r#"{"content":[{"type":"text","text":"here"},{"type":"image","data":"AAAAAAAA","mimeType":"image/png"}]}"#,
     );
     let (server, _folder) = server(&[&image, &image], |config| config);
-    let kept = server.call("t", &nothing(), Binary::Keep, None).await.unwrap().value;
+    let kept = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap().value;
     assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
-    let reported = server.call("t", &nothing(), Binary::Omit, None).await.unwrap().value.to_json();
+    let reported = server.call("t", &nothing(), CallOptions::new(Binary::Omit)).await.unwrap().value.to_json();
     assert!(reported.contains(r#""mimeType":"image/png""#) && reported.contains(r#""bytes":6"#), "{reported}");
     assert!(!reported.contains("AAAA") && reported.contains("here"), "{reported}");
 }
@@ -319,7 +319,7 @@ async fn a_tool_that_changed_or_appeared_is_not_called_before_it_was_accepted() 
     let changed = call(&second).await.unwrap_err();
     assert_eq!(&*changed.reason, "mcp-tool-not-accepted");
     assert!(changed.message.contains("has changed since"), "{}", changed.message);
-    let renamed = second.call("b", &nothing(), Binary::Keep, None).await.unwrap_err();
+    let renamed = second.call("b", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap_err();
     assert!(renamed.message.contains("is new"), "{}", renamed.message);
     *pins.0.lock().unwrap() = Some(second.tools().await.unwrap().digests());
     assert_eq!(call(&second).await.unwrap(), Value::from("done"));

@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{AcceptedTools, Binary, Called, ListedTool, Listing, McpServer, StartCheck, failed};
+use super::{AcceptedTools, CallOptions, Called, ListedTool, Listing, McpServer, StartCheck, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -61,13 +61,7 @@ impl Server {
     ///
     /// # Errors
     /// Always.
-    pub async fn call(
-        &self,
-        _tool: &str,
-        _arguments: &Value,
-        _binary: Binary,
-        _traceparent: Option<String>,
-    ) -> Result<Called, Failure> {
+    pub async fn call(&self, _tool: &str, _arguments: &Value, _options: CallOptions<'_>) -> Result<Called, Failure> {
         Err(self.refused())
     }
 

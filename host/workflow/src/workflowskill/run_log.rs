@@ -452,6 +452,8 @@ impl Projection {
             | Event::Answered { .. }
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

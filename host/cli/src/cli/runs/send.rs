@@ -1,7 +1,7 @@
 //! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
 
 use super::{Exit, Failure, Open, Sender, Terminal, adopt};
-use crate::cli::{Global, approve, chat, follow, input, plugin, units::counted};
+use crate::cli::{Global, approve, chat, fill, follow, input, plugin, units::counted};
 use clap::{Args, ValueEnum};
 use opcell::remedy;
 use opcell_engine::{
@@ -135,6 +135,13 @@ pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal:
     if let Some(exit) = answer_calls(open, global, args, (&run, &questions), terminal).await? {
         return Ok(exit);
     }
+    let forms = fill::forms(&questions);
+    let is_form = forms.iter().any(|form| form.id().is_some_and(|id| question == Some(&**id)));
+    if is_form || (!forms.is_empty() && forms.len() == questions.len()) {
+        let message = format!("run `{run}` asks for input, and not for an approval");
+        let shown: Vec<String> = forms.iter().map(|form| fill::ask(&run, form)).collect();
+        return Err(Diagnostic::error("nothing-to-approve", message).help(shown.join("\n")).into());
+    }
     let asks_approval = questions.iter().any(|question| matches!(question, Question::Signal { approval: true, .. }));
     let asks_grant = questions.iter().any(|question| matches!(question, Question::Grant { .. }));
     if args.grant.is_some() || (!asks_approval && asks_grant) {
@@ -242,7 +249,7 @@ async fn answer_calls(
 }
 
 /// Says how a run continues that no one drives.
-async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit, Failure> {
     if !open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven) {
         terminal.note(&format!(
             "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"

@@ -21,7 +21,7 @@ use opcell_engine::{
     trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
 };
 use opcell_journal::RunId;
-use opcell_types::{Value, value::MAX_BYTES};
+use opcell_types::{InputAnswer, Value, value::MAX_BYTES};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -390,6 +390,14 @@ impl Page {
             }
             What::Grant { effect, grant: None } => format!("effect {effect}: not granted"),
             What::Call(call) => call_answered(call),
+            What::Input(input) => {
+                let values = match &input.answer {
+                    InputAnswer::Accept(values) => self.json(values),
+                    InputAnswer::Decline => "declined".to_owned(),
+                    InputAnswer::Cancel => "cancelled".to_owned(),
+                };
+                format!("input for {}/{}: {values}", input.server, input.tool)
+            }
             What::Cancel { reason } => format!("cancel: {reason}"),
             What::Repin { pins } => {
                 let moved = pins.iter().map(|(name, digest)| format!("{name} {}", short(digest, 16)));

@@ -61,7 +61,8 @@ impl State {
                 }
             }
         }
-        let pending = Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None, share };
+        let pending =
+            Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None, input: None, share };
         self.effects.insert(id, pending);
         self.refresh(frame);
         Ok(())

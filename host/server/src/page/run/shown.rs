@@ -1,6 +1,10 @@
 //! The content of the page of a run.
 
-use super::{data, receipt};
+use super::{
+    data,
+    form::{self, FormPlace},
+    receipt,
+};
 use crate::{
     access::{Caller, tokens::Scope},
     page::{brief, cut, duration, moment, value},
@@ -272,6 +276,10 @@ impl Shown {
                 }
             },
             Question::Call { .. } => self.call(question),
+            Question::Input { .. } => {
+                let place = FormPlace { here: &self.here, proof: &self.proof, may_answer: self.may.approve };
+                form::shown(question, &place)
+            }
             Question::Doubt { effect, step, what } => html! {
                 div.box { p { b { "In doubt: " } (what) " of step " code { (step) } }
                     p.quiet { code { "opcell runs resume " (self.outcome.run) " --effect " (effect) " --retry | --skip | --fail" } } }

@@ -34,8 +34,14 @@ async fn run(
 ) -> Reply<Value> {
     let arguments = Value::from(json!({"source": calls.to_string()}));
     let request = ToolCallRequest { id: "c".to_owned(), name: RUN_CODE.to_owned(), arguments };
-    let call =
-        call::ToolCall { context: context("step"), session: Arc::new(opened.clone()), request, left, approved: None };
+    let call = call::ToolCall {
+        context: context("step"),
+        session: Arc::new(opened.clone()),
+        request,
+        left,
+        approved: None,
+        given: None,
+    };
     sessions.call_tool(ToolCall::new(call, CancellationToken::new())).await
 }
 
