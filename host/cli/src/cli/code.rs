@@ -2,7 +2,10 @@
 
 use super::{Exit, Failure, Global, Terminal, host, input, op};
 use clap::{Args, Subcommand};
-use opcell::{Grant, PluginConfig, builtin, config::Config, document, report::printable, services::HTTP_FETCH};
+use opcell::{
+    Capability, Grant, PluginConfig, Remedy, builtin, config::Config, document, remedy, report::printable,
+    services::HTTP_FETCH,
+};
 use opcell_engine::ports::OpenSession;
 use opcell_ir::{
     Diagnostic,
@@ -10,7 +13,7 @@ use opcell_ir::{
 };
 use opcell_types::{CallContext, Value};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The operation of the plugin.
 const RUN: &str = "code/run";
@@ -89,7 +92,9 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
         ("source", Value::from(source)),
         ("input", input.unwrap_or(Value::Null)),
     ];
-    let config = with_program(global.trusted()?, &args.grant)?;
+    let config = global.trusted()?;
+    let has_plugin = config.plugins.contains_key(builtin::CODE);
+    let config = with_program(config, &args.grant)?;
     let named = |name: &str| name == HTTP_FETCH || config.tools.contains_key(name);
     let operations: Vec<_> = args.grant.iter().filter(|name| !named(name)).collect();
     let host = host(config, terminal).await?;
@@ -101,7 +106,24 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
         }
     }
     let called = host.invoke(RUN, Value::object(arguments)).await;
-    op::report(called, terminal, |data| data.get("result").cloned().unwrap_or(Value::Null))
+    let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
+    op::report(called, terminal, result, |remedy| advice(remedy, &args.file, has_plugin))
+}
+
+/// The remedy of a denial of a program: a grant of the command for a tool, and for the rest one of the plugin, which
+/// the project has to have first.
+fn advice(remedy: &Remedy, file: &Path, has_plugin: bool) -> Option<String> {
+    let command = remedy::render(remedy)?;
+    match remedy {
+        Remedy::Grant { plugin, capability: Capability::Tool, name, .. } if **plugin == *builtin::CODE => {
+            let file = remedy::shell_word(&file.display().to_string());
+            Some(format!("opcell code run {file} --grant {}", remedy::shell_word(name)))
+        }
+        remedy if !has_plugin && remedy.plugin() == Some(builtin::CODE) => {
+            Some(format!("add `[plugins.code]` with `source = \"builtin:code\"` to opcell.toml, then: {command}"))
+        }
+        _ => Some(command),
+    }
 }
 
 /// The project with the plugin, which is granted these tools besides what the project grants it.
