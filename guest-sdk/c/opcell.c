@@ -314,6 +314,8 @@ IMPORT("opcell:plugin/files@0.1.0", "[method]directory.create")
 void host_create(int32_t directory, const char *path, size_t path_length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[method]directory.open-directory")
 void host_open_directory(int32_t directory, const char *path, size_t path_length, void *into);
+IMPORT("opcell:plugin/files@0.1.0", "[method]directory.remove")
+void host_remove(int32_t directory, const char *path, size_t path_length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[method]directory.entries")
 void host_entries(int32_t directory, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "[resource-drop]directory")
@@ -477,6 +479,17 @@ opcell_answer opcell_write_file(const char *root, const char *path, opcell_text 
   return answer;
 }
 
+opcell_answer opcell_remove_file(const char *root, const char *path) {
+  _Alignas(8) char into[40];
+  opcell_answer answer = {0};
+  int32_t directory;
+  if (!root_opened(root, path, &directory, &answer)) return answer;
+  host_remove(directory, path, strlen(path), into);
+  host_close_directory(directory);
+  if (filed(into, root, path, &answer)) answer.value = OPCELL_TEXT("");
+  return answer;
+}
+
 /* The handle of a directory below a root, which the caller closes. */
 static bool directory_opened(const char *root, const char *path, int32_t *directory, opcell_answer *answer) {
   _Alignas(8) char into[40];
@@ -606,6 +619,12 @@ void opcell_panic(const char *message) {
 
 /* ---- exports ---- */
 
+#ifdef OPCELL_DYNAMIC
+#define PREPARE(id) opcell_prepare(id)
+#else
+#define PREPARE(id) ((void)0)
+#endif
+
 static void put(char *at, const void *value, size_t size) { memcpy(at, value, size); }
 
 static void put_text(char *at, opcell_text text) {
@@ -633,6 +652,7 @@ static void *list(char *items, size_t count) {
 
 EXPORT("opcell:plugin/operations@0.1.0#describe")
 void *describe_operations(void) {
+  PREPARE(OPCELL_NONE);
   size_t count = 0;
   while (opcell_operations[count].id) count++;
   char *items = room(count * 36 + 1);
@@ -662,6 +682,7 @@ static void put_failure(char *at, opcell_text reason, opcell_text message, opcel
 EXPORT("opcell:plugin/operations@0.1.0#invoke")
 void *invoke(const char *id, size_t id_length, const char *arguments, size_t arguments_length, const char *run, size_t run_length,
              const char *step, size_t step_length, uint32_t visit, uint32_t attempt, const char *key, size_t key_length) {
+  PREPARE(((opcell_text){id, id_length}));
   opcell_reply reply = opcell_fail("unknown-id", "this plugin has no such operation");
   for (const opcell_operation *one = opcell_operations; one->id; one++)
     if (opcell_is((opcell_text){id, id_length}, one->id))
@@ -681,6 +702,7 @@ void *invoke(const char *id, size_t id_length, const char *arguments, size_t arg
 
 EXPORT("opcell:plugin/judges@0.1.0#describe")
 void *describe_judges(void) {
+  PREPARE(OPCELL_NONE);
   size_t count = 0;
   while (opcell_judges[count].id) count++;
   char *items = room(count * 32 + 1);
@@ -707,6 +729,7 @@ void *describe_judges(void) {
 EXPORT("opcell:plugin/judges@0.1.0#judge")
 void *judge(const char *id, size_t id_length, const char *arguments, size_t arguments_length, const char *run, size_t run_length,
             const char *step, size_t step_length, uint32_t visit, uint32_t attempt, const char *key, size_t key_length) {
+  PREPARE(((opcell_text){id, id_length}));
   opcell_verdict verdict = opcell_fail_judge("unknown-id", "this plugin has no such judge");
   for (const opcell_judge *one = opcell_judges; one->id; one++)
     if (opcell_is((opcell_text){id, id_length}, one->id))

@@ -61,8 +61,16 @@ typedef struct {
 } opcell_judge;
 
 /* The plugin defines these; each ends with an entry whose id is null. */
+#ifdef OPCELL_DYNAMIC
+/* A plugin that learns its tables at run time: they are read after `opcell_prepare`, which each export calls first. The
+ * id is that of the operation or judge to call, or no text where the host asks for descriptions. */
+extern const opcell_operation *opcell_operations;
+extern const opcell_judge *opcell_judges;
+void opcell_prepare(opcell_text id);
+#else
 extern const opcell_operation opcell_operations[];
 extern const opcell_judge opcell_judges[];
+#endif
 
 /* What the host answered: a value, or what it refused, or how it failed. */
 typedef struct {
@@ -83,6 +91,8 @@ opcell_answer opcell_skill(const char *name);
 opcell_answer opcell_read_file(const char *root, const char *path);
 /* Makes or replaces a file below a root that is granted for writing. */
 opcell_answer opcell_write_file(const char *root, const char *path, opcell_text content);
+/* Removes a file, or a directory that is empty, below a root that is granted for writing. */
+opcell_answer opcell_remove_file(const char *root, const char *path);
 
 typedef enum { OPCELL_FILE, OPCELL_DIRECTORY, OPCELL_OTHER } opcell_kind;
 

@@ -84,11 +84,14 @@
     setPrototypeOf: readOnly,
     preventExtensions: readOnly,
   });
-  for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
-    defineProperty(globalThis, name, { value, writable: false, configurable: false });
+  // A source plugin imports its names from the SDK.
+  if (!host.isPlugin) {
+    for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
+      defineProperty(globalThis, name, { value, writable: false, configurable: false });
+    }
+    define("ToolDenied", ToolDenied);
+    define("ToolError", ToolError);
   }
-  define("ToolDenied", ToolDenied);
-  define("ToolError", ToolError);
 
   // Console
 
@@ -175,10 +178,16 @@
 
   const without = (name, instead) =>
     define(name, () => {
-      throw new Error(`a program has no \`${name}\`: ${instead}`);
+      throw new Error(`a ${host.isPlugin ? "plugin" : "program"} has no \`${name}\`: ${instead}`);
     });
-  without("fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
-  without("require", "there are no modules; a program has the language, its input and the tools that it is granted");
+  if (host.isPlugin) {
+    const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
+    without("fetch", http);
+    without("require", "a source plugin is one file; `opcell plugin new NAME --lang javascript` makes one with packages");
+  } else {
+    without("fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
+    without("require", "there are no modules; a program has the language, its input and the tools that it is granted");
+  }
 
   /** Runs the timer that is due first, after its time. Returns false if there is none. */
   return () => {

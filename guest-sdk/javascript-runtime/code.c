@@ -1,14 +1,14 @@
-/* The plugin `code`: runs programs in JavaScript, each in a cell of its own.
+/* The engine, and the plugin `code`: runs programs in JavaScript, each in a cell of its own. A component that holds a
+ * source plugin (source.c) has the same engine and not this operation.
  *
  * A program is the body of an async function. The engine is quickjs-ng; the reply is put together here and not in
  * JavaScript, so that nothing that a program does to its realm changes the form of the reply. Nothing is freed at the
  * end: the cell ends with the call.
  */
 #include "boot.h"
+#include "bundle.h"
+#include "engine.h"
 #include "host.h"
-#include "opcell.h"
-#include "quickjs.h"
-#include "text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 size_t malloc_usable_size(void *at);
 
 /* The file of a program in its errors. */
-#define FILE_NAME "program.js"
+static const char *file_name = "program.js";
 
 /* Before a program, in its first line: columns there count from its end. */
 static const char HEAD[] = "(async (input) => {";
@@ -36,7 +36,7 @@ enum {
   MAX_STACK_BYTES = 4000,
 };
 
-static JSContext *js;
+JSContext *js;
 static JSValue run_timer;
 static void *reserve;
 static struct {
@@ -58,7 +58,7 @@ static size_t engine_size(const void *at) { return malloc_usable_size((void *)at
 /* ---- texts ---- */
 
 /* A value as text that is Unicode; `data` is null when it cannot be had, with the exception dropped. */
-static opcell_text shown(JSValueConst value) {
+opcell_text shown(JSValueConst value) {
   size_t length;
   const char *text = JS_ToCStringLen(js, &length, value);
   char *copy = text ? malloc(length + 1) : 0;
@@ -73,7 +73,7 @@ static opcell_text shown(JSValueConst value) {
 }
 
 /* A value as JSON; `data` is null when there is none, and the exception is left. */
-static opcell_text json_of(JSValueConst value) {
+opcell_text json_of(JSValueConst value) {
   JSValue json = JS_JSONStringify(js, value, JS_UNDEFINED, JS_UNDEFINED);
   if (!JS_IsString(json)) return OPCELL_NONE;
   size_t length;
@@ -87,7 +87,7 @@ static opcell_text json_of(JSValueConst value) {
   return (opcell_text){copy, length};
 }
 
-static opcell_text property(JSValueConst object, const char *name) {
+opcell_text property(JSValueConst object, const char *name) {
   JSValue value = JS_GetPropertyStr(js, object, name);
   if (JS_IsException(value)) JS_FreeValue(js, JS_GetException(js));
   if (!JS_IsString(value)) return OPCELL_NONE;
@@ -95,7 +95,7 @@ static opcell_text property(JSValueConst object, const char *name) {
 }
 
 /* As the console shows a value. */
-static opcell_text displayed(JSValueConst value) {
+opcell_text displayed(JSValueConst value) {
   if (JS_IsError(value)) {
     opcell_text name = shown(value), stack = property(value, "stack");
     if (!name.data) return OPCELL_TEXT("(an error that cannot be read)");
@@ -113,7 +113,7 @@ static opcell_text displayed(JSValueConst value) {
 
 /* ---- functions for boot.js ---- */
 
-static JSValue text_value(opcell_text text) { return JS_NewStringLen(js, text.data, text.length); }
+JSValue text_value(opcell_text text) { return JS_NewStringLen(js, text.data, text.length); }
 
 static void set_text(JSValue object, const char *name, opcell_text text) {
   if (text.data) JS_SetPropertyStr(js, object, name, text_value(text));
@@ -171,6 +171,7 @@ static JSValue host_list(JSContext *context, JSValueConst self, int count, JSVal
 
 static void log_line(opcell_level level, opcell_text line) {
   opcell_log(level, line);
+  if (bundle.length) return;
   size_t length = whole_characters(line.data, line.length, MAX_LOG_BYTES - log_bytes);
   if (length < line.length) dropped_lines++;
   if (!length && line.length) return;
@@ -246,8 +247,9 @@ static JSValue host_nested(JSContext *context, JSValueConst self, int count, JSV
   return JS_NewBool(context, deepest > MAX_JSON_DEPTH);
 }
 
-static JSModuleDef *no_modules(JSContext *context, const char *name, void *opaque) {
+static JSModuleDef *module_of(JSContext *context, const char *name, void *opaque) {
   (void)opaque;
+  if (bundle.length) return source_module(context, name);
   JS_ThrowReferenceError(context, "there is no module '%.100s': a program has the language, its input and its tools", name);
   return 0;
 }
@@ -266,15 +268,15 @@ static unsigned number_at(const char **at) {
 
 /* The first place of the program in a stack. */
 static struct place place_in(opcell_text stack) {
-  const char *found = stack.data ? strstr(stack.data, FILE_NAME ":") : 0;
+  const char *found = stack.data ? strstr(stack.data, opcell_concat(file_name, ":", (char *)0).data) : 0;
   struct place place = {0, 0};
   if (!found) return place;
-  found += sizeof FILE_NAME;
+  found += strlen(file_name) + 1;
   place.line = number_at(&found);
   if (*found == ':') {
     found++;
     place.column = number_at(&found);
-    if (place.line == 1 && place.column >= sizeof HEAD) place.column -= sizeof HEAD - 1;
+    if (!bundle.length && place.line == 1 && place.column >= sizeof HEAD) place.column -= sizeof HEAD - 1;
   }
   return place;
 }
@@ -315,9 +317,13 @@ static void add_place(struct text *json, struct place place) {
 #define FINAL "\"retriable\":false"
 
 static opcell_reply failed(const char *reason, opcell_text message, struct text *details, bool is_final) {
-  text_add_string(details, details->length > 1 ? ",\"logs\":[" : "\"logs\":[");
-  if (logs.data) text_add(details, logs.data, logs.length);
-  text_add_string(details, is_final ? "]," FINAL "}" : "]}");
+  if (bundle.length) {
+    text_add_string(details, "}");
+  } else {
+    text_add_string(details, details->length > 1 ? ",\"logs\":[" : "\"logs\":[");
+    if (logs.data) text_add(details, logs.data, logs.length);
+    text_add_string(details, is_final ? "]," FINAL "}" : "]}");
+  }
   opcell_reply reply = {0};
   reply.failure.reason = opcell_text_of(reason);
   reply.failure.message = message;
@@ -328,7 +334,7 @@ static opcell_reply failed(const char *reason, opcell_text message, struct text 
 static const opcell_text NO_MEMORY = {"the program has used up the memory of its cell (limit memory)", 61};
 
 /* The failure of a program that ended with this exception. */
-static opcell_reply failure_of(JSValue exception, const char *reason) {
+opcell_reply failure_of(JSValue exception, const char *reason) {
   free(reserve);
   reserve = 0;
   struct text details = {0}, message = {0};
@@ -350,7 +356,9 @@ static opcell_reply failure_of(JSValue exception, const char *reason) {
   }
   text_add(&message, text.data, whole_characters(text.data, text.length, MAX_MESSAGE_BYTES));
   if (place.line) {
-    text_add_string(&message, ", at " FILE_NAME ":");
+    text_add_string(&message, ", at ");
+    text_add_string(&message, file_name);
+    text_add_string(&message, ":");
     text_add_number(&message, place.line);
     text_add(&message, ":", 1);
     text_add_number(&message, place.column);
@@ -403,7 +411,7 @@ static void rejected(JSContext *context, JSValueConst promise, JSValueConst reas
 }
 
 /* Logs the rejections that nothing has handled; the program's own is its failure. */
-static void log_rejections(JSValueConst own) {
+void log_rejections(JSValueConst own) {
   for (int i = 0; i < MAX_REJECTIONS; i++) {
     if (!rejections[i].promise || rejections[i].promise == JS_VALUE_GET_PTR(own)) continue;
     opcell_text text = displayed(rejections[i].reason);
@@ -413,7 +421,9 @@ static void log_rejections(JSValueConst own) {
 
 /* ---- the operation ---- */
 
-static bool start(void) {
+/* Makes the engine with the globals of boot.js, and an object of the functions of the host. Returns false where there is no
+   memory for it. */
+static bool start(JSValue *functions_of_host) {
   static const JSMallocFunctions memory = {engine_calloc, engine_malloc, engine_free, engine_realloc, engine_size};
   static const struct {
     const char *name;
@@ -428,14 +438,15 @@ static bool start(void) {
   JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
   if (!runtime || !reserve) return false;
   JS_SetMaxStackSize(runtime, STACK_BYTES);
-  JS_SetModuleLoaderFunc(runtime, 0, no_modules, 0);
+  JS_SetModuleLoaderFunc(runtime, 0, module_of, 0);
   JS_SetHostPromiseRejectionTracker(runtime, rejected, 0);
   js = JS_NewContext(runtime);
   if (!js) return false;
-  JSValue host = JS_NewObjectProto(js, JS_NULL);
+  JSValue host = *functions_of_host = JS_NewObjectProto(js, JS_NULL);
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     JS_SetPropertyStr(js, host, functions[i].name,
                       JS_NewCFunction(js, functions[i].function, functions[i].name, functions[i].length));
+  JS_SetPropertyStr(js, host, "isPlugin", JS_NewBool(js, bundle.length != 0));
   JSValue boot = JS_Eval(js, (const char *)BOOT, sizeof BOOT - 1, "boot.js", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
   if (JS_IsException(boot)) return false;
   run_timer = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
@@ -450,13 +461,13 @@ static JSValue compiled(void) {
   text_add(&whole, source.data, source.length);
   text_add(&whole, TAIL, sizeof TAIL - 1);
   if (whole.cut) return JS_ThrowOutOfMemory(js);
-  JSValue function = JS_Eval(js, whole.data, whole.length, FILE_NAME, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
+  JSValue function = JS_Eval(js, whole.data, whole.length, file_name, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
   free(whole.data);
   return function;
 }
 
 /* Runs jobs, and timers while the program waits. Returns false if an exception ended it. */
-static bool settle(JSValueConst promise) {
+bool settle(JSValueConst promise) {
   JSContext *context;
   for (;;) {
     int ran;
@@ -485,9 +496,12 @@ static opcell_reply result_of(JSValueConst value) {
   return (opcell_reply){.data = {reply.data, reply.length}};
 }
 
+static const char TOO_SMALL[] = "the memory of the cell is too small for the engine (limit memory)";
+
 static opcell_reply run(opcell_text arguments, opcell_context context) {
   (void)context;
-  if (!start()) return opcell_fail("out-of-memory", "the memory of the cell is too small for the engine (limit memory)");
+  JSValue host;
+  if (!start(&host)) return opcell_fail("out-of-memory", TOO_SMALL);
   /* The engine reads up to a zero byte. */
   struct text ended = {0};
   text_add(&ended, arguments.data, arguments.length);
@@ -524,7 +538,7 @@ static opcell_reply run(opcell_text arguments, opcell_context context) {
   "{\"type\":\"object\",\"properties\":{\"result\":{},\"logs\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}," \
   "\"required\":[\"result\",\"logs\"],\"additionalProperties\":false}"
 
-const opcell_operation opcell_operations[] = {
+static const opcell_operation programs[] = {
     {.id = "code/run",
      .summary = "Runs a program, which may call the tools that are granted, and returns its result and its log.",
      .arguments_schema = ARGUMENTS,
@@ -533,4 +547,21 @@ const opcell_operation opcell_operations[] = {
      .invoke = run},
     {0},
 };
-const opcell_judge opcell_judges[] = {{0}};
+static const opcell_judge no_judges[] = {{0}};
+
+const opcell_operation *opcell_operations = programs;
+const opcell_judge *opcell_judges = no_judges;
+
+/* Of a component that holds a source plugin, its own tables. */
+void opcell_prepare(opcell_text id) {
+  if (!bundle.length) return;
+  const char *at = bundle.at;
+  size_t described = strlen(at);
+  source = (typeof(source)){at + described + 1, bundle.length - described - 2};
+  JSValue host;
+  if (!start(&host)) opcell_panic(TOO_SMALL);
+  JSValue about = JS_ParseJSON(js, at, described, "bundle");
+  opcell_text name = property(about, "file");
+  if (name.data) file_name = name.data;
+  source_prepare(id, host, file_name, (opcell_text){source.data, source.length}, about);
+}

@@ -2,11 +2,11 @@
  * again, and what no class has comes from the end of the memory. Blocks are never joined: a cell is over before that
  * would pay.
  */
+#include "bundle.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-extern unsigned char __heap_base;
 
 enum { PAGE = 1 << 16, SMALLEST = 16, CLASSES = 120 };
 
@@ -53,7 +53,7 @@ void *malloc(size_t size) {
     return found;
   }
   if (!next) {
-    next = ((size_t)&__heap_base + 15) & ~(size_t)15;
+    next = ((size_t)bundle.at + bundle.length + 15) & ~(size_t)15;
     end = __builtin_wasm_memory_size(0) * PAGE;
   }
   if (!reach(next + sizeof(struct header) + rounded)) return 0;

@@ -27,11 +27,21 @@ const LINKERS: [&str; 7] =
 
 /// The units of the engine, and those of ours.
 const ENGINE: [&str; 4] = ["quickjs", "libregexp", "libunicode", "dtoa"];
-const OWN: [&str; 4] = ["code", "text", "libc", "memory"];
+const OWN: [&str; 5] = ["code", "source", "text", "libc", "memory"];
+
+/// Scripts that are evaluated in each cell, with the names under which the sources have them.
+const SCRIPTS: [(&str, &str); 2] = [("boot", "BOOT"), ("source", "SOURCE")];
 
 /// As quickjs-ng is configured where there are no threads and no directions of rounding.
-const DEFINES: [&str; 6] =
-    ["-DNDEBUG", "-DEMSCRIPTEN=1", "-DFE_DOWNWARD=0", "-DFE_UPWARD=0", "-D_GNU_SOURCE", "-DOPCELL_LIBC"];
+const DEFINES: [&str; 7] = [
+    "-DNDEBUG",
+    "-DEMSCRIPTEN=1",
+    "-DFE_DOWNWARD=0",
+    "-DFE_UPWARD=0",
+    "-D_GNU_SOURCE",
+    "-DOPCELL_LIBC",
+    "-DOPCELL_DYNAMIC",
+];
 
 /// Bytes of the stack in linear memory; the engine leaves room above its own limit, see `STACK_BYTES` of `code.c`.
 const STACK: &str = "stack-size=262144";
@@ -64,8 +74,12 @@ fn component(clang: &Path, scratch: &Path) -> Result<Vec<u8>> {
     let package = root().join("guest-sdk/javascript-runtime");
     let sources = sources(&package)?;
     fs::create_dir_all(scratch)?;
-    let boot: Vec<String> = fs::read(package.join("boot.js"))?.iter().map(ToString::to_string).collect();
-    fs::write(scratch.join("boot.h"), format!("static const unsigned char BOOT[] = {{{},0}};\n", boot.join(",")))?;
+    for (script, name) in SCRIPTS {
+        let bytes = fs::read(package.join(script).with_extension("js"))?;
+        let bytes: Vec<String> = bytes.iter().map(ToString::to_string).collect();
+        let header = format!("static const unsigned char {name}[] = {{{},0}};\n", bytes.join(","));
+        fs::write(scratch.join(script).with_extension("h"), header)?;
+    }
     let mut objects = Vec::new();
     for unit in ENGINE {
         let source = sources.join("quickjs").join(unit).with_extension("c");

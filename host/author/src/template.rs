@@ -23,6 +23,9 @@ pub(crate) const CONTRACT: [(&str, &str); 7] = [
 const NAME_TOKEN: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 
+/// The template of source plugins.
+const SOURCE_PLUGIN: &str = "javascript-source";
+
 /// The plugin that runs programs in Python.
 const PYTHON_RUNTIME: [(&str, &str); 2] = [
     ("plugin.toml", include_str!("../runtimes/python/plugin.toml")),
@@ -45,13 +48,7 @@ pub fn create_python_runtime(folder: &Path) -> Result<(), AuthorError> {
 /// # Errors
 /// [`AuthorError::Name`], [`AuthorError::Exists`], or [`AuthorError::File`].
 pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathBuf>, AuthorError> {
-    if !is_name(name) {
-        return Err(AuthorError::Name(name.to_owned()));
-    }
-    if folder.exists() {
-        return Err(AuthorError::Exists(folder.to_owned()));
-    }
-    let made = opcell_types::files::make_folder(folder, Readers::Shared).map_err(AuthorError::file(folder))?;
+    let made = new_folder(folder, name)?;
     let mut written = Vec::new();
     for part in ["common", language.name()] {
         if let Some(template) = TEMPLATES.get_dir(part) {
@@ -76,6 +73,30 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
     }
     written.sort();
     Ok(written)
+}
+
+/// Makes a source plugin in JavaScript, which needs no tools, in a new folder, and gives the files that were written.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_source(folder: &Path, name: &str) -> Result<Vec<PathBuf>, AuthorError> {
+    let made = new_folder(folder, name)?;
+    let mut written = Vec::new();
+    if let Some(template) = TEMPLATES.get_dir(SOURCE_PLUGIN) {
+        write_all(template, Path::new(SOURCE_PLUGIN), &made, Path::new(""), Some(name), &mut written)?;
+    }
+    written.sort();
+    Ok(written)
+}
+
+fn new_folder(folder: &Path, name: &str) -> Result<Folder, AuthorError> {
+    if !is_name(name) {
+        return Err(AuthorError::Name(name.to_owned()));
+    }
+    if folder.exists() {
+        return Err(AuthorError::Exists(folder.to_owned()));
+    }
+    opcell_types::files::make_folder(folder, Readers::Shared).map_err(AuthorError::file(folder))
 }
 
 fn write_all(
@@ -153,6 +174,19 @@ mod tests {
                 assert!(!text.contains("{{name}}") && !text.contains("{{crate}}"), "{}", file.display());
             }
         }
+    }
+
+    #[test]
+    fn a_source_plugin_needs_no_build() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("my-plugin");
+        let written = create_source(&folder, "my-plugin").unwrap();
+        for file in &written {
+            assert!(!fs::read_to_string(folder.join(file)).unwrap().contains("{{name}}"), "{}", file.display());
+        }
+        assert!(folder.join("plugin.js").is_file() && folder.join("cases").is_dir(), "{written:?}");
+        assert!(matches!(create_source(&folder, "my-plugin"), Err(AuthorError::Exists(_))));
+        assert!(matches!(create_source(&folder, "My plugin"), Err(AuthorError::Name(_))));
     }
 
     #[test]

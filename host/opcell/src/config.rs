@@ -25,8 +25,10 @@ use crate::{
     places::Places,
     report::Rejected,
     services::HTTP_FETCH,
+    source,
     triggers::Trigger,
 };
+pub(crate) use check::skills::SKILL_ROOT;
 pub(crate) use component::Component;
 pub use component::{ComponentStore, StoreFailure};
 use indexmap::IndexMap;
@@ -235,6 +237,8 @@ pub struct PluginConfig {
     pub path: PathBuf,
     /// The component, where it is in no file.
     pub(crate) component: Option<Component>,
+    /// The script of a skill that it is.
+    pub script: Option<SkillScript>,
     /// The place at which the file names it.
     pub span: Option<Span>,
     /// The capabilities that it is granted.
@@ -259,6 +263,24 @@ pub struct PluginConfig {
     /// The registry that it comes from; its path is then where the store has the version of the lock, or the reference
     /// where the lock has none.
     pub origin: Option<Origin>,
+}
+
+/// A script of a skill, which models call as a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkillScript {
+    /// The skill.
+    pub skill: String,
+    /// The script without its extension.
+    pub name: String,
+}
+
+impl SkillScript {
+    /// The name of the tool: `skill/NAME/SCRIPT`.
+    #[must_use]
+    pub fn tool(&self) -> String {
+        format!("skill/{}/{}", self.skill, self.name)
+    }
 }
 
 /// The treatment of a call that fails because its plugin was refused something.
@@ -365,6 +387,7 @@ impl PluginConfig {
             name: name.into(),
             path: path.into(),
             component: None,
+            script: None,
             span: None,
             grants: PluginGrants::default(),
             limits: LimitRequest::default(),
@@ -421,6 +444,18 @@ impl PluginConfig {
 
     fn of_component(name: impl Into<String>, component: Component) -> Self {
         Self { path: component.place().into(), component: Some(component), ..Self::new(name, "") }
+    }
+
+    /// Reads the component of a plugin at a path, or makes it of a source; at most this many bytes.
+    ///
+    /// # Errors
+    /// As [`source::read_component`].
+    pub fn read(&self, most: u64) -> Result<Vec<u8>, String> {
+        match &self.script {
+            // An earlier version is a component.
+            Some(script) if source::is_source(&self.path) => source::read_script(&script.skill, &self.path),
+            _ => source::read_component(&self.path, most),
+        }
     }
 
     /// Returns `true` if a file has the component.

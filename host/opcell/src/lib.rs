@@ -70,6 +70,7 @@ pub mod differences;
 pub mod document;
 pub mod journals;
 pub mod library;
+pub mod source;
 
 pub mod catalog;
 mod inner_calls;

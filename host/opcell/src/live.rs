@@ -12,13 +12,12 @@ mod files;
 use crate::{
     config::{Config, PluginConfig, control, lock::Locked},
     differences::{Difference, differences},
-    document::read_bounded,
     host::{Host, HostError, Parts},
     pins,
     report::Rejected,
+    source,
 };
 use files::Stamps;
-pub(crate) use files::digest as digest_of;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunOutcome, worker::Turns};
 use opcell_ir::Diagnostic;
 use opcell_journal::RunId;
@@ -115,6 +114,9 @@ pub struct Comparison {
 }
 
 /// The largest component that is looked at.
+/// More than any component may have: what is larger is refused when it is loaded.
+const MAX_FILE_BYTES: u64 = 1 << 30;
+
 const MAX_COMPONENT_BYTES: u64 = opcell_registry::MAX_COMPONENT;
 
 impl From<Host> for LiveHost {
@@ -240,7 +242,7 @@ impl LiveHost {
         let looked = tokio::task::spawn_blocking(move || {
             let bytes = match in_memory {
                 Some(bytes) => bytes?.to_vec(),
-                None => read_bounded(&wanted.path, MAX_COMPONENT_BYTES)?,
+                None => wanted.read(MAX_COMPONENT_BYTES)?,
             };
             let surface = match &wanted.exports {
                 Exports::Contract => inspect::inspect(&bytes),
@@ -416,7 +418,7 @@ impl Host {
         let project = config.file.iter().flat_map(|file| [file.clone(), file.with_extension("lock")]);
         // What comes from a registry lies under its digest, which the lock has.
         let plugins = config.plugins.values().filter(|plugin| plugin.is_file());
-        project.chain(plugins.map(|plugin| plugin.path.clone())).collect()
+        project.chain(plugins.flat_map(|plugin| source::files_of(&plugin.path))).collect()
     }
 
     /// Returns `true` if the host has to be restarted: the files that grants do not extend to were found at the start,
@@ -453,9 +455,14 @@ async fn found(plugin: &PluginConfig, locked: Option<&Locked>) -> Result<String,
     if let Some(bytes) = bytes_of(plugin).await? {
         return Ok(blake3::hash(&bytes).to_hex().to_string());
     }
-    let path = plugin.path.clone();
-    let hashed = tokio::task::spawn_blocking(move || files::digest(&path)).await;
-    hashed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+    let plugin = plugin.clone();
+    let hashed = tokio::task::spawn_blocking(move || digest_of(&plugin)).await;
+    hashed.map_err(|error| error.to_string())?
+}
+
+/// The digest of the component of a plugin at a path; blocks.
+pub(crate) fn digest_of(plugin: &PluginConfig) -> Result<String, String> {
+    Ok(blake3::hash(&plugin.read(MAX_FILE_BYTES)?).to_hex().to_string())
 }
 
 /// The component of a plugin that is in no file.

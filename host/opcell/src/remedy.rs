@@ -13,6 +13,13 @@ use std::{fmt::Write as _, path::Path};
 #[must_use]
 pub fn render(remedy: &Remedy) -> Option<String> {
     Some(match remedy {
+        // Nothing is granted to one script alone.
+        Remedy::Grant { plugin, capability, name, .. } if let Some(skill) = skill_of(plugin) => {
+            format!("add {} {} to [skills.{skill}.grants] in opcell.toml", capability.word(), shell_word(name))
+        }
+        Remedy::AllowHttp { scope: HttpScope::Plugin(plugin), origin, .. } if let Some(skill) = skill_of(plugin) => {
+            format!("add a rule for {origin} to [[skills.{skill}.grants.http]] in opcell.toml")
+        }
         Remedy::Grant { plugin, capability, name, access } => {
             let files = *capability == Capability::Files;
             let target = shell_word(&if files { format!("{name}=PATH") } else { name.clone() });
@@ -44,6 +51,11 @@ pub fn render(remedy: &Remedy) -> Option<String> {
         Remedy::Nothing => return None,
         other => other.to_string(),
     })
+}
+
+/// The skill of a plugin that is one of its scripts: `skill.NAME.SCRIPT`.
+fn skill_of(plugin: &str) -> Option<&str> {
+    plugin.strip_prefix("skill.")?.split_once('.').map(|(skill, _)| skill)
 }
 
 /// The command that helps with a finding of this code, where the finding itself has no help.
@@ -136,7 +148,8 @@ pub fn of_receipt(receipt: &Value) -> Vec<Denial> {
 }
 
 /// A word of a command that people copy: a guest chose it, so it must stay one word in their shell.
-fn shell_word(text: &str) -> String {
+#[must_use]
+pub fn shell_word(text: &str) -> String {
     let text = printable(text, 300);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/=:@%+-".contains(c);
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }

@@ -312,20 +312,33 @@ pub async fn replay(config: &Config, call: &RecordedCall, options: ReplayOptions
 
 fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<PluginSource, HostError> {
     if let Some(file) = file {
-        return Ok(PluginSource::File(file.to_owned()));
+        return component_at(file);
     }
     let Some(plugin) = config.plugins.get(&call.plugin) else {
         let message = format!("the call was made to plugin `{}`, which the project does not have", call.plugin);
         let help = "name its component: `--plugin FILE.wasm`".to_owned();
         return Err(Rejected::plain(Diagnostic::error("unknown-plugin", message).help(help)).into());
     };
+    if plugin.origin.is_none() && plugin.script.is_some() {
+        let made = plugin.read(opcell_registry::MAX_COMPONENT);
+        return Ok(PluginSource::Bytes(made.map_err(|why| crate::source::rejected(&plugin.path, &why))?.into()));
+    }
     if plugin.origin.is_none() {
-        return Ok(PluginSource::File(plugin.path.clone()));
+        return component_at(&plugin.path);
     }
     let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
     let stored = origin::verified(plugin, locked, &config.store);
     let stored = stored.map_err(|finding| origin::rejected(config, plugin, *finding))?;
     Ok(PluginSource::Bytes(stored.component.into()))
+}
+
+/// The component of a file, or the one that is made of a source.
+fn component_at(path: &Path) -> Result<PluginSource, HostError> {
+    if !crate::source::is_source(path) {
+        return Ok(PluginSource::File(path.to_owned()));
+    }
+    let made = crate::source::read_component(path, opcell_registry::MAX_COMPONENT);
+    Ok(PluginSource::Bytes(made.map_err(|why| crate::source::rejected(path, &why))?.into()))
 }
 
 fn as_journaled(value: serde_json::Value) -> serde_json::Value {

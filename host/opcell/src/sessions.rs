@@ -5,7 +5,7 @@ mod delegation;
 use crate::{
     catalog::{Catalog, Offer},
     config::{
-        OwnModels, SessionSettings,
+        OwnModels, SessionSettings, SkillScript,
         text::{ApprovedCall, ContextFilesText},
     },
     http::HttpClient,
@@ -28,7 +28,11 @@ use opcell_session::{
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
 use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint};
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
 /// The parts of the host that a project's sessions share.
 pub(crate) struct SessionDeps<'a> {
@@ -40,6 +44,8 @@ pub(crate) struct SessionDeps<'a> {
     pub grants: &'a HashSet<String>,
     pub library: &'a Arc<Library>,
     pub skills: &'a Arc<SkillLibrary>,
+    /// Scripts of skills, by the names of the plugins that they are.
+    pub scripts: &'a BTreeMap<String, SkillScript>,
     pub child_runs: Arc<ChildRuns>,
     pub programs: Arc<dyn Programs>,
     /// The result of [`own_tools`].
@@ -102,7 +108,7 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         ContextFilesText::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
     };
     let mut tools = around.own;
-    tools.extend(operation_tools(around.catalog));
+    tools.extend(operation_tools(around.catalog, around.scripts));
     tools.push(delegate_tool(around.child_runs));
     tools.extend(bound(&tools, around.bindings));
     let of_documents: Vec<SessionTool> =
@@ -211,7 +217,10 @@ fn bound(tools: &[SessionTool], bindings: &IndexMap<String, String>) -> Vec<Sess
     unused.filter_map(|(name, target)| Some(find(tools, target)?.named(name))).collect()
 }
 
-fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
+/// The operations of plugins under their IDs, and those of scripts of skills as `skill/NAME/SCRIPT`.
+fn operation_tools(catalog: &Arc<Catalog>, scripts: &BTreeMap<String, SkillScript>) -> Vec<SessionTool> {
+    let entries = catalog.entries();
+    let of_plugin = |name: &str| entries.iter().filter(|entry| *entry.plugin == *name).count();
     let tool = |entry: &crate::catalog::Entry| {
         let Offer::Operation { effects, data_schema } = &entry.offer else { return None };
         let schema = shown::schema(&entry.arguments_schema);
@@ -220,11 +229,16 @@ fn operation_tools(catalog: &Arc<Catalog>) -> Vec<SessionTool> {
         let operations: Arc<dyn Operations> = catalog.clone();
         let provider = Provider::Plugin(entry.plugin.clone());
         let tool = OperationTool::new(operations, description, *effects, provider);
-        Some(SessionTool {
-            extension: Some(entry.plugin.as_ref().to_owned()),
-            by_declaration: catalog.reaches(&entry.plugin),
-            ..SessionTool::new(Arc::new(tool))
-        })
+        let by_declaration = catalog.reaches(&entry.plugin);
+        let tool = SessionTool::new(Arc::new(tool));
+        let Some(script) = scripts.get(entry.plugin.as_ref()) else {
+            return Some(SessionTool { extension: Some(entry.plugin.as_ref().to_owned()), by_declaration, ..tool });
+        };
+        let name = match of_plugin(&entry.plugin) {
+            1 => script.tool(),
+            _ => format!("{}/{}", script.tool(), entry.id.as_str().rsplit('/').next().unwrap_or_default()),
+        };
+        Some(SessionTool { skill: Some(script.skill.clone()), by_declaration, ..tool.named(&name) })
     };
-    catalog.entries().into_iter().filter_map(tool).collect()
+    entries.iter().copied().filter_map(tool).collect()
 }

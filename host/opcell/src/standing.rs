@@ -65,10 +65,9 @@ pub async fn loaded(host: &Host) -> Here {
 /// The versions of a project as they lie there, none of them loaded. Blocks.
 #[must_use]
 pub fn lying(config: &Config) -> Here {
-    let digest = |path| Some(Arc::from(digest_of(path).ok()?));
+    let digest = |plugin| Some(Arc::from(digest_of(plugin).ok()?));
     let plugins = config.plugins.values();
-    let current =
-        plugins.filter_map(|plugin| Some((pins::name_of(&plugin.name).into(), digest(&plugin.path)?))).collect();
+    let current = plugins.filter_map(|plugin| Some((pins::name_of(&plugin.name).into(), digest(plugin)?))).collect();
     Here::new(current, config, &Places::of_user())
 }
 

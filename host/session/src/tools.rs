@@ -42,6 +42,8 @@ pub struct SessionTool {
     /// `true` if only sessions that declare it have it: tools that write, run commands or reach the network, and other
     /// names of tools.
     pub by_declaration: bool,
+    /// The skill whose script it is; sessions that do not declare their tools have it if they have the skill.
+    pub skill: Option<String>,
     /// `true` if it is one of this crate, whose schema is known to be valid: it is compiled when the tool is first
     /// called, and not when the host is made.
     pub own: bool,
@@ -62,6 +64,7 @@ impl SessionTool {
             lambda: None,
             extension: None,
             by_declaration: false,
+            skill: None,
             own: false,
             approve: ApprovalRules::default(),
             approved: Vec::new(),

@@ -5,7 +5,8 @@ mod install;
 use super::{Exit, Failure, Global, Terminal, host, input, op};
 use clap::{Args, Subcommand, ValueEnum};
 use opcell::{
-    Grant, PluginConfig, builtin, config::Config, document, places::Places, report::printable, services::HTTP_FETCH,
+    Capability, Grant, PluginConfig, Remedy, builtin, config::Config, document, places::Places, remedy,
+    report::printable, services::HTTP_FETCH,
 };
 use opcell_engine::ports::OpenSession;
 use opcell_ir::{
@@ -14,7 +15,7 @@ use opcell_ir::{
 };
 use opcell_types::{CallContext, Value};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The operations of the plugins.
 const RUN_JAVASCRIPT: &str = "code/run";
@@ -132,7 +133,9 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
         ProgramLanguage::Python => (RUN_PYTHON, None),
     };
     let arguments = named.into_iter().chain(source);
-    let config = with_program(global.trusted()?, language, &args.grant)?;
+    let config = global.trusted()?;
+    let has_plugin = config.plugins.contains_key(language.plugin());
+    let config = with_program(config, language, &args.grant)?;
     let named = |name: &str| name == HTTP_FETCH || config.tools.contains_key(name);
     let operations: Vec<_> = args.grant.iter().filter(|name| !named(name)).collect();
     let host = host(config, terminal).await?;
@@ -144,7 +147,24 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
         }
     }
     let called = host.invoke(run, Value::object(arguments)).await;
-    op::report(called, terminal, |data| data.get("result").cloned().unwrap_or(Value::Null))
+    let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
+    op::report(called, terminal, result, |remedy| advice(remedy, &args.file, has_plugin))
+}
+
+/// The remedy of a denial of a program: a grant of the command for a tool, and for the rest one of the plugin, which
+/// the project has to have first.
+fn advice(remedy: &Remedy, file: &Path, has_plugin: bool) -> Option<String> {
+    let command = remedy::render(remedy)?;
+    match remedy {
+        Remedy::Grant { plugin, capability: Capability::Tool, name, .. } if **plugin == *builtin::CODE || **plugin == *builtin::PYTHON => {
+            let file = remedy::shell_word(&file.display().to_string());
+            Some(format!("opcell code run {file} --grant {}", remedy::shell_word(name)))
+        }
+        remedy if !has_plugin && remedy.plugin() == Some(builtin::CODE) => {
+            Some(format!("add `[plugins.code]` with `source = \"builtin:code\"` to opcell.toml, then: {command}"))
+        }
+        _ => Some(command),
+    }
 }
 
 /// The project with the plugin, which is granted these tools besides what the project grants it.

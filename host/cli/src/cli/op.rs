@@ -9,7 +9,7 @@ use super::{
     units::{continued, hanging},
 };
 use clap::{Args, Subcommand};
-use opcell::{CallError, CallOutput, FailureKind, Success, remedy};
+use opcell::{CallError, CallOutput, FailureKind, Remedy, Success, remedy};
 use opcell_types::Value;
 use serde_json::json;
 
@@ -69,14 +69,15 @@ async fn invoke(global: &Global, args: &InvokeArgs, terminal: &Terminal) -> Resu
     let host = global.host(terminal).await?;
     let entry = host.catalog().find(&args.id)?;
     let arguments = input::arguments(&args.args, &entry.arguments_schema)?;
-    report(host.invoke(&args.id, arguments).await, terminal, Value::clone)
+    report(host.invoke(&args.id, arguments).await, terminal, Value::clone, remedy::render)
 }
 
-/// Prints the end of a call; of its data, what `shown` gives.
+/// Prints the end of a call; of its data, what `shown` gives, and of its denials what `remedy` gives.
 pub(super) fn report(
     called: Result<CallOutput, CallError>,
     terminal: &Terminal,
     shown: impl Fn(&Value) -> Value,
+    remedy: impl Fn(&Remedy) -> Option<String>,
 ) -> Result<Exit, Failure> {
     let receipt = called.as_ref().map_or_else(CallError::receipt, CallOutput::receipt).cloned();
     let result = match called {
@@ -85,7 +86,7 @@ pub(super) fn report(
     };
     if let Some(receipt) = &receipt {
         let message = result.as_ref().err().map(|failure| failure.message.as_str()).unwrap_or_default();
-        let lines = receipts::cell_lines(receipt, terminal.verbose).into_iter();
+        let lines = receipts::cell_lines_with(receipt, terminal.verbose, &remedy).into_iter();
         let reasons = reasons::of_failed(receipt, message, terminal.verbose).into_iter();
         lines.chain(reasons.map(|line| format!("  {line}"))).for_each(|line| terminal.note(&line));
     }
@@ -105,7 +106,7 @@ pub(super) fn report(
                 return Ok(exit);
             }
             terminal.failed(&format!("failed: {}: {}", failure.reason, continued(&failure.message)));
-            if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy::render(&denial.remedy)) {
+            if let Some(remedy) = failure.denial.as_ref().and_then(|denial| remedy(&denial.remedy)) {
                 terminal.failed(&format!("to allow it: {remedy}"));
             }
         }

@@ -28,10 +28,10 @@ use clap::{Args, Subcommand};
 use opcell::{
     config::Config,
     config::{PluginConfig, lock::Locked},
-    document,
     places::Places,
     remedy,
     report::Rejected,
+    source,
 };
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_sandbox::{
@@ -94,7 +94,7 @@ pub enum PluginCommand {
 
 #[derive(Debug, Args)]
 pub struct Target {
-    /// Name of a plugin of the project, or a `.wasm` file.
+    /// Name of a plugin of the project, or a `.wasm` or `.js` file.
     #[arg(value_name = "PLUGIN")]
     target: String,
 }
@@ -155,6 +155,10 @@ impl Component {
     fn of(plugin: &PluginConfig) -> Result<Self, Rejected> {
         let component = match plugin.builtin_component() {
             Some(bytes) => Self::from_bytes(&plugin.path, bytes.to_vec(), &plugin.exports),
+            None if plugin.script.is_some() => {
+                let made = plugin.read(MAX_COMPONENT).map_err(|message| source::rejected(&plugin.path, &message))?;
+                Self::from_bytes(&plugin.path, made, &plugin.exports)
+            }
             None => Self::read_as(&plugin.path, &plugin.exports),
         };
         component.map(|component| component.with_name(&plugin.name))
@@ -174,10 +178,11 @@ impl Component {
             let finding = Diagnostic::error("plugin-not-fetched", format!("{} was not fetched yet", path.display()));
             return Err(Rejected::plain(finding.help("`opcell plugin update` fetches and accepts it")));
         }
-        let unreadable = |message: String| {
-            Rejected::plain(Diagnostic::error("unreadable", format!("{}: {message}", path.display())))
-        };
-        document::read_bounded(path, MAX_COMPONENT).map_err(unreadable)
+        let made = source::read_component(path, MAX_COMPONENT);
+        made.map_err(|message| match source::is_source(path) && path.is_file() {
+            true => source::rejected(path, &message),
+            false => Rejected::plain(Diagnostic::error("unreadable", format!("{}: {message}", path.display()))),
+        })
     }
 
     /// Of bytes that come from `path`.
@@ -222,10 +227,10 @@ impl Component {
         Locked::new(digest, bytes, self.surface.manifest.requests())
     }
 
-    /// A `.wasm` file by its path, else a plugin of the project by its name, else any file.
+    /// A `.wasm` or `.js` file by its path, else a plugin of the project by its name, else any file.
     fn find(global: &Global, target: &str) -> Result<Self, Failure> {
         let path = Path::new(target);
-        if path.extension().is_some_and(|ending| ending == "wasm") {
+        if path.extension().is_some_and(|extension| extension == "wasm") || source::is_source(path) {
             return Ok(Self::read_any(path)?);
         }
         let config = global.proposed()?;

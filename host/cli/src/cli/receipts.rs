@@ -1,7 +1,7 @@
 //! The usage and the refusals of calls, as a person reads them: a line per call, or per operation when there were many.
 
 use super::units::{Align, bytes, columns, counted, duration};
-use opcell::{remedy, report::printable};
+use opcell::{Remedy, remedy, report::printable};
 use opcell_engine::receipt::{Receipt, cell_of, is_of_call};
 use opcell_types::{Value, text::one_line, touched::Touched};
 use std::collections::BTreeMap;
@@ -42,18 +42,23 @@ pub fn summary(receipts: &[Receipt], singly: bool) -> Vec<String> {
 
 /// One line of a cell's receipt, what it touched, and its denials; `all`: whatever the number.
 pub fn cell_lines(receipt: &Value, all: bool) -> Vec<String> {
-    single(cell_row(receipt), receipt, all)
+    single(cell_row(receipt), receipt, all, remedy::render)
+}
+
+/// As [`cell_lines`], for a command with remedies of its own.
+pub fn cell_lines_with(receipt: &Value, all: bool, remedy: impl Fn(&Remedy) -> Option<String>) -> Vec<String> {
+    single(cell_row(receipt), receipt, all, remedy)
 }
 
 /// One line of the receipt of a call outside of any cell, what it touched, and its denials.
 pub fn call_lines(receipt: &Value, all: bool) -> Vec<String> {
-    single(call_row(receipt), receipt, all)
+    single(call_row(receipt), receipt, all, remedy::render)
 }
 
-fn single(row: Vec<String>, receipt: &Value, all: bool) -> Vec<String> {
+fn single(row: Vec<String>, receipt: &Value, all: bool, remedy: impl Fn(&Remedy) -> Option<String>) -> Vec<String> {
     let mut lines = columns(&[row], &ALIGNS);
     lines.extend(touched(receipt, if all { usize::MAX } else { TOUCHED }));
-    lines.extend(denial_lines([receipt].into_iter()));
+    lines.extend(denial_lines([receipt].into_iter(), remedy));
     lines.iter().map(|line| printable(line).into_owned()).collect()
 }
 
@@ -183,14 +188,17 @@ fn grouped(receipts: &[&Value]) -> Vec<Vec<String>> {
 
 /// Each denial once, however often it happened, its remedy on a line of its own so that it can be copied.
 pub fn denials(receipts: &[Receipt]) -> Vec<String> {
-    denial_lines(receipts.iter().map(|receipt| &**receipt))
+    denial_lines(receipts.iter().map(|receipt| &**receipt), remedy::render)
 }
 
-fn denial_lines<'a>(receipts: impl Iterator<Item = &'a Value>) -> Vec<String> {
+fn denial_lines<'a>(
+    receipts: impl Iterator<Item = &'a Value>,
+    remedy: impl Fn(&Remedy) -> Option<String>,
+) -> Vec<String> {
     let mut found: Vec<(Vec<String>, usize)> = Vec::new();
     for denial in receipts.flat_map(remedy::of_receipt) {
         let mut lines = vec![format!("denied: {}: {}", denial.capability, denial.rule)];
-        if let Some(command) = remedy::render(&denial.remedy) {
+        if let Some(command) = remedy(&denial.remedy) {
             lines.push("  to allow it:".to_owned());
             lines.push(format!("    {command}"));
         }

@@ -248,13 +248,18 @@ impl Case {
         let rss_at_most = quantity(Unit::Bytes, "rss-at-most", &file.rss_at_most, RSS)?;
         let manifest = manifest(&file);
         let world = file.world.as_deref().unwrap_or("operation-plugin");
-        let component = match (folder.text("guest.wat")?, folder.file("guest.wasm")?) {
-            (Some(wat), None) => {
+        let component = match (folder.text("guest.wat")?, folder.file("guest.wasm")?, folder.text("guest.js")?) {
+            (Some(wat), None, None) => {
                 let wit = folder.text("guest.wit")?;
                 super::guest::component_from_wat(&wat, wit.as_deref(), world, manifest.as_deref())?
             }
-            (None, Some(wasm)) => wasm.into_owned(),
-            _ => anyhow::bail!("expected exactly one of guest.wat and guest.wasm"),
+            (None, Some(wasm), None) => wasm.into_owned(),
+            (None, None, Some(source)) => {
+                let manifest = folder.text("guest.toml")?.unwrap_or_default();
+                let made = opcell::source::component("guest.js", &source, "hostile", &manifest);
+                made.map_err(anyhow::Error::msg)?
+            }
+            _ => anyhow::bail!("expected exactly one of guest.wat, guest.wasm and guest.js"),
         };
         Ok(Self {
             name: folder.name.clone(),

@@ -1,6 +1,7 @@
 //! From what the project file says to what it means; everything that it names must exist.
 
 mod grants;
+pub(crate) mod skills;
 mod tenants;
 mod triggers;
 
@@ -71,6 +72,14 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
     for (name, path) in folder_plugins {
         plugins.entry(name.clone()).or_insert_with(|| PluginConfig::new(name, path));
     }
+    let skills = checker.directories(&text.skill_folders, "skill folder");
+    for script in checker.skill_scripts(text.skills, &skills, &limits) {
+        if let Some(other) = plugins.insert(script.name.clone(), script) {
+            let message = format!("the script of a skill has the name of the plugin `{}`", other.name);
+            let span = other.span.unwrap_or(Span::new(0, 0));
+            checker.error("duplicate-plugin", span, message, Some("give the plugin another name".to_owned()));
+        }
+    }
     if let Some(cache) = text.cache {
         let message = "a project does not say where compiled plugins are kept: what lies there runs as native code";
         let help = "remove `cache`; they are kept in the user's cache directory, or where OPCELL_CACHE says";
@@ -87,7 +96,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         values,
         limits,
         limit_spans,
-        skills: checker.directories(&text.skill_folders, "skill folder"),
+        skills,
         // Before what they are of is taken.
         sessions: SessionSettings {
             plugin_approvals,
@@ -243,6 +252,7 @@ impl Checker<'_> {
                 record_host_calls: text.record_host_calls,
                 on_denied: text.on_denied,
                 component: None,
+                script: None,
                 origin: Some(origin),
             });
         }
@@ -282,6 +292,7 @@ impl Checker<'_> {
             record_host_calls: text.record_host_calls,
             on_denied: text.on_denied,
             component: None,
+            script: None,
             origin: None,
         })
     }

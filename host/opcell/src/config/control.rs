@@ -90,7 +90,8 @@ fn listed(config: &Config) -> Vec<Listed> {
 fn fixed(config: &Config, places: &Places) -> Vec<PathBuf> {
     let mut fixed: Vec<PathBuf> = config.file.iter().map(|file| real(file)).collect();
     fixed.extend(config.file.iter().map(|file| real(&file.with_extension("lock"))));
-    fixed.extend(config.plugins.values().filter(|plugin| plugin.component.is_none()).map(|plugin| real(&plugin.path)));
+    let in_files = config.plugins.values().filter(|plugin| plugin.component.is_none());
+    fixed.extend(in_files.flat_map(|plugin| crate::source::files_of(&plugin.path)).map(|file| real(&file)));
     let root = real(&config.root);
     let folders = config.workflows.iter().chain(&config.skills).chain(&config.plugin_folders);
     let folders = folders.chain(&config.default_workflows);

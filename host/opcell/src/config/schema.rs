@@ -54,6 +54,7 @@ pub fn schema() -> Value {
             "workflows": folders("Folders of workflow documents; two documents of one name are an error."),
             "plugin-folders": folders("Folders whose .wasm files are plugins, named by their file names."),
             "skill-folders": folders("Folders of skills in the Agent Skills format."),
+            "skills": named("skill", "Skills whose scripts models may call, by name."),
             "cache": {"deprecated": true, "description": "A project file cannot set this.", "not": {}},
             "plugins": named("plugin", "Plugins by name."),
             "limits": {"$ref": "#/$defs/project-limits", "description": "Ceilings for every plugin, and for the values of runs."},
@@ -115,7 +116,7 @@ pub fn schema() -> Value {
             "limits": {"type": "object", "additionalProperties": false, "properties": limits},
             "project-limits": {"type": "object", "additionalProperties": false, "properties": project_limits},
             "plugin": table(&[], json!({
-                "path": text("The component; absent when a plugin folder has it."),
+                "path": text("The component, or a source plugin (`.js`); absent when a plugin folder has it."),
                 "source": text("The registry reference of the component, instead of `path`: `oci://HOST/NAME:TAG`, or `@sha256:…`."),
                 "unsigned": flag("Accepts a component without a signature from there."),
                 "dev": flag("Marks a plugin in development: opcell.lock does not hold its digest."),
@@ -127,6 +128,11 @@ pub fn schema() -> Value {
                 "grants": {"$ref": "#/$defs/grants", "description": "The capabilities that the plugin may use."},
                 "limits": {"$ref": "#/$defs/limits", "description": "Its own limits, within its ceiling."},
                 "ceiling": {"$ref": "#/$defs/limits", "description": "Its own ceiling, in place of the project's."},
+            })),
+            "skill": table(&[], json!({
+                "scripts": texts("The scripts, files of its folder `scripts`; all in JavaScript by default."),
+                "grants": {"$ref": "#/$defs/grants", "description": "The capabilities that the scripts may use beside the skill's folder."},
+                "limits": {"$ref": "#/$defs/limits", "description": "The limits of each script."},
             })),
             "grants": table(&[], json!({
                 "tools": texts("Tools that it may call: `http.fetch`, names of `[tools]`, and IDs of operations."),

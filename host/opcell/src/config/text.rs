@@ -30,6 +30,8 @@ pub struct ProjectText {
     pub plugin_folders: Vec<Spanned<String>>,
     /// Folders of skills.
     pub skill_folders: Vec<Spanned<String>>,
+    /// Skills whose scripts models may call, by name.
+    pub skills: IndexMap<Spanned<String>, SkillText>,
     /// Not for a project to say: compiled components are kept among the user's own files.
     pub cache: Option<Spanned<String>>,
     /// Plugins by name.
@@ -438,6 +440,18 @@ pub struct GrantsText {
     pub prompt: bool,
     /// Rules for its calls of tools that wait for a person.
     pub approve: Option<Spanned<ApprovalRules>>,
+}
+
+/// `[skills.NAME]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct SkillText {
+    /// The scripts that models may call; without it, each that runs in a cell.
+    pub scripts: Option<Vec<Spanned<String>>>,
+    /// The capabilities that the scripts are granted beside the skill's folder.
+    pub grants: GrantsText,
+    /// The limits of each script.
+    pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
 }
 
 /// `[plugins.NAME.grants.files.ROOT]`.

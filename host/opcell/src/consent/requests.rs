@@ -49,6 +49,8 @@ pub enum Reach {
     Record,
     /// A journal that is not in the project.
     JournalOutside,
+    /// Scripts of skills that models may call.
+    SkillScripts,
 }
 
 impl Reach {
@@ -66,6 +68,7 @@ impl Reach {
             Self::ControlFiles => "control-files",
             Self::Record => "record",
             Self::JournalOutside => "journal-outside",
+            Self::SkillScripts => "skill-scripts",
         }
     }
 }
@@ -428,6 +431,10 @@ impl Collector {
         }
         for folder in &config.skills {
             self.outside("the project", "reads skills from", folder);
+        }
+        for (plugin, script) in config.plugins.values().filter_map(|plugin| Some((plugin, plugin.script.as_ref()?))) {
+            let file = self.shown(&plugin.path);
+            self.add(Reach::SkillScripts, format!("models call {} ({file}), in a cell", script.tool()));
         }
         for folder in &config.plugin_folders {
             self.outside("the project", "loads plugins from", folder);

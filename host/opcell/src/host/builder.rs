@@ -639,6 +639,8 @@ impl Host {
     ) -> Result<Arc<HostSessions>, HostError> {
         let bindings =
             config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
+        let scripts = config.plugins.values();
+        let scripts = scripts.filter_map(|plugin| Some((plugin.name.clone(), plugin.script.clone()?))).collect();
         let surroundings = SessionDeps {
             root: &config.root,
             bindings: &bindings.collect(),
@@ -651,6 +653,7 @@ impl Host {
                 .collect(),
             library,
             skills: &ground.skills,
+            scripts: &scripts,
             child_runs,
             programs,
             own: ground.own,

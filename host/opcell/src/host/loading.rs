@@ -16,6 +16,7 @@ use crate::{
     places::{Places, real},
     report::Rejected,
     services::{HTTP_FETCH, LogSink, PluginServices},
+    source,
     stores::PluginStores,
     tenants::{InTenant, KnownTenant, PluginOfTenant, Tenant, Tenants},
     tools::{Fetch, Tools},
@@ -150,6 +151,10 @@ impl Loader {
             let stored = origin::verified(plugin, locked, &config.store)
                 .map_err(|finding| origin::rejected(config, plugin, *finding))?;
             request.source = PluginSource::Bytes(stored.component.into());
+        } else if source::is_source(&plugin.path) {
+            let made = plugin.read(opcell_registry::MAX_COMPONENT);
+            let made = made.map_err(|why| HostError::Rejected(source::rejected(&plugin.path, &why)))?;
+            request.source = PluginSource::Bytes(made.into());
         }
         let loaded = match self.sandbox.get(config, ground)?.load(request).await {
             Ok(loaded) => loaded,
@@ -585,7 +590,10 @@ pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
         let of = config.plugins.get(plugin.name()).filter(|of| !of.dev && of.builtin_component().is_none());
         let digest = of.map(|_| plugin.digest().clone());
         let file = of.filter(|of| of.component.is_none());
-        let bytes = file.and_then(|of| std::fs::metadata(&of.path).ok()).map(|file| file.len());
+        let bytes = file.and_then(|of| match source::is_source(&of.path) {
+            true => of.read(opcell_registry::MAX_COMPONENT).ok().map(|made| made.len() as u64),
+            false => std::fs::metadata(&of.path).ok().map(|file| file.len()),
+        });
         (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
     });
     if let Err(error) = lock.remember(loaded.collect(), places) {

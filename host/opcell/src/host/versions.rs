@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunHandle, event::Event};
 use opcell_journal::{Journal, RunEntry, RunQuery};
 use opcell_session::HostSessions;
-use opcell_types::{Digest, files::read_bounded};
+use opcell_types::Digest;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
@@ -225,7 +225,7 @@ fn journal_key(config: &Config) -> String {
 }
 
 async fn keep_one(versions: &AcceptedVersions, plugin: &PluginConfig, accepted: Locked) -> Result<(), StoreFailure> {
-    let (versions, name, path) = (versions.clone(), plugin.name.clone(), plugin.path.clone());
+    let (versions, name, plugin_of_file) = (versions.clone(), plugin.name.clone(), plugin.clone());
     let component = match &plugin.component {
         Some(component) => Some(component.bytes(&name).await?),
         None => None,
@@ -233,7 +233,7 @@ async fn keep_one(versions: &AcceptedVersions, plugin: &PluginConfig, accepted: 
     let kept = tokio::task::spawn_blocking(move || {
         versions.keep(&name, &accepted, || match component {
             Some(bytes) => Ok(bytes.to_vec()),
-            None => read_bounded(&path, opcell_registry::MAX_COMPONENT),
+            None => plugin_of_file.read(opcell_registry::MAX_COMPONENT).map_err(io::Error::other),
         })
     });
     Ok(kept.await??)

@@ -1,15 +1,7 @@
 //! Detection of changed files. Files are looked at and not watched: that sees every change on every file system,
 //! through links that are put in another's place, and costs a few system calls.
 
-use opcell_types::files::read_bounded;
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::SystemTime,
-};
-
-/// More than any component may have: what is larger is refused when it is loaded.
-const MAX_FILE_BYTES: u64 = 1 << 30;
+use std::{fs, path::PathBuf, time::SystemTime};
 
 /// The stamps of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,11 +38,6 @@ fn inode(found: &fs::Metadata) -> u64 {
 #[cfg(not(unix))]
 fn inode(_: &fs::Metadata) -> u64 {
     0
-}
-
-/// The digest of a component as plugins have it; blocks.
-pub(crate) fn digest(file: &Path) -> io::Result<String> {
-    Ok(blake3::hash(&read_bounded(file, MAX_FILE_BYTES)?).to_hex().to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use super::settings::{Effective, effective};
 use super::{HostSessions, failure};
 use crate::code::{self, RUN_CODE};
 use crate::prompt::{Component, ComponentSelection, Entry, PromptContribution, PromptParts, SystemPrompt, assemble};
-use crate::tools::{DELEGATE_TOOL, identity};
+use crate::skills::Skill;
+use crate::tools::{DELEGATE_TOOL, SessionTool, identity};
 use futures_util::future::join_all;
 use opcell_engine::approval::ToolApproval;
 use opcell_engine::call::CodeTools;
@@ -274,7 +275,8 @@ impl HostSessions {
         let (mut allowed, mut unavailable) = (Vec::new(), Vec::new());
         match &settings.tools {
             None => {
-                let own = offered.iter().filter(|tool| !tool.by_declaration && !is_agent(tool.name()));
+                let has = |tool: &SessionTool| tool.skill.as_ref().is_none_or(|skill| self.has_skill(settings, skill));
+                let own = offered.iter().filter(|tool| !tool.by_declaration && !is_agent(tool.name()) && has(tool));
                 allowed.extend(own);
             }
             Some(declared) => {
@@ -382,8 +384,15 @@ impl HostSessions {
         Ok(entries)
     }
 
+    fn has_skill(&self, settings: &Session, name: &str) -> bool {
+        match &settings.skills {
+            None => self.skills.find(name).is_ok_and(Skill::is_offered),
+            Some(declared) => declared.iter().any(|declared| declared == name),
+        }
+    }
+
     fn allowed_skills(&self, settings: &Session) -> Result<Vec<Entry>, Failure> {
-        let entry = |skill: &crate::skills::Skill| {
+        let entry = |skill: &Skill| {
             Entry::new(&skill.name, &skill.description).with_lambda(skill.lambda.clone()).at(skill.location())
         };
         match &settings.skills {
@@ -420,6 +429,10 @@ fn remark(name: &str) -> &'static str {
     match name {
         "bash" => ". It runs commands outside any sandbox, so the operator must enable it",
         DELEGATE_TOOL => ". This host does not let sessions delegate",
+        _ if name.starts_with("skill/") => {
+            ". Scripts of a skill are tools if they are JavaScript (.js) and the project has a table `[skills.NAME]`; a \
+             shell or Python script would run outside of any cell, with the rights of the user"
+        }
         _ => "",
     }
 }

@@ -29,7 +29,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// `oci://HOST/NAME:TAG`, `oci://HOST/NAME@sha256:…`, or a `.wasm` file.
+    /// `oci://HOST/NAME:TAG`, `oci://HOST/NAME@sha256:…`, or a `.wasm` or `.js` file.
     #[arg(value_name = "REF")]
     reference: String,
     /// Name of the plugin in the project. Defaults to the last part of the reference.

@@ -7,10 +7,14 @@ use crate::cli::{
     units::{bytes, duration, milliseconds},
 };
 use clap::Args;
+use opcell::source;
 use opcell_author::{AuthorError, Built, Profile, Project};
 use opcell_ir::Diagnostic;
 use opcell_sandbox::Grants;
-use opcell_types::Digest;
+use opcell_types::{
+    Digest,
+    files::{Readers, make_folder, replace},
+};
 use serde_json::json;
 use std::{
     fmt::Write as _,
@@ -20,7 +24,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The plugin's folder, or a core module to make a component of; this folder if omitted.
+    /// The plugin's folder, or a core module or a source plugin to make a component of; this folder if omitted.
     path: Option<PathBuf>,
     /// Build for size and speed; the default.
     #[arg(long, conflicts_with = "debug")]
@@ -98,30 +102,57 @@ pub(super) fn shown(path: &Path) -> String {
 
 pub(super) async fn build(global: &Global, args: &BuildArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
+    let folder = source::in_folder(&folder).unwrap_or(folder);
     let profile = if args.debug { Profile::Debug } else { Profile::Release };
     let is_file = folder.is_file();
     if args.wit.is_some() && !is_file {
         let message = format!("`--wit` is about a WebAssembly file, and {} is not one", folder.display());
         return Err(Diagnostic::error("not-a-component", message).into());
     }
+    if is_file && source::is_source(&folder) {
+        return build_source(&folder, terminal).await;
+    }
     let built = match is_file {
         true => opcell_author::componentize(&folder, args.wit.as_deref()).map_err(|error| wrong(&error))?,
         false => noted(global, &folder, profile, terminal).await?.1,
     };
     let component = if is_file { Component::read_any(&built.path)? } else { Component::read(&built.path)? };
+    let outcome = Outcome { path: &built.path, reused: built.reused, varies: built.varies };
+    report(&outcome, &component, terminal).await
+}
+
+/// The result of a build for the report.
+struct Outcome<'a> {
+    path: &'a Path,
+    reused: bool,
+    varies: Option<&'static str>,
+}
+
+/// Writes the component of a source plugin, for registries and hosts that take components alone.
+async fn build_source(path: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+    let component = Component::read(path)?;
+    let folder = path.parent().unwrap_or(Path::new("")).join("dist");
+    let target = folder.join(format!("{}.wasm", component.name()));
+    let unwritable = |error: std::io::Error| Diagnostic::error("unwritable", format!("{}: {error}", target.display()));
+    make_folder(&folder, Readers::Shared).map_err(unwritable)?;
+    replace(&target, &component.bytes, Readers::Shared).map_err(unwritable)?;
+    report(&Outcome { path: &target, reused: false, varies: None }, &component, terminal).await
+}
+
+async fn report(built: &Outcome<'_>, component: &Component, terminal: &Terminal) -> Result<Exit, Failure> {
     // What it offers is known only to itself; asking it is the first call of every host as well.
     let plugin = component.load(&sandbox()?, Grants::default()).await?;
-    let digest = Digest::of_hash(blake3::hash(&built.bytes));
+    let digest = Digest::of_hash(blake3::hash(&component.bytes));
     if terminal.json {
         terminal.json(&json!({
-            "ok": true, "path": built.path, "bytes": built.bytes.len(), "digest": digest, "reused": built.reused,
+            "ok": true, "path": built.path, "bytes": component.bytes.len(), "digest": digest, "reused": built.reused,
             "reproducible": built.varies.is_none(),
             "manifest": component.surface.manifest, "operations": plugin.operations(), "judges": plugin.judges(),
             "empty-call": plugin.describe_receipt(),
         }))?;
         return Ok(Exit::Done);
     }
-    let mut text = format!("{}  {}  {digest}\n", shown(&built.path), bytes(built.bytes.len() as u64));
+    let mut text = format!("{}  {}  {digest}\n", shown(built.path), bytes(component.bytes.len() as u64));
     for operation in plugin.operations() {
         let _ = writeln!(text, "operation   {}  {}", operation.id, operation.summary);
     }

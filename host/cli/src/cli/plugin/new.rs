@@ -17,6 +17,9 @@ pub struct NewArgs {
     /// Language of the plugin.
     #[arg(long, value_name = "LANG", value_parser = LanguageParser)]
     lang: Language,
+    /// Make a source plugin in JavaScript: one file that runs as it is, with nothing to build.
+    #[arg(long)]
+    source: bool,
 }
 
 /// Reads a language, and lists all of them to shells that complete it.
@@ -37,20 +40,33 @@ impl TypedValueParser for LanguageParser {
 }
 
 pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let written = template::create(Path::new(&args.name), &args.name, args.lang)
-        .map_err(|error| Diagnostic::error("new-plugin", error.to_string()))?;
+    if args.source && args.lang != Language::Javascript {
+        let message = format!("`--source` is about JavaScript: a plugin in {} needs a build", args.lang.title());
+        return Err(Diagnostic::error("new-plugin", message).help("leave out `--source`").into());
+    }
+    let folder = Path::new(&args.name);
+    let written = match args.source {
+        true => template::create_source(folder, &args.name),
+        false => template::create(folder, &args.name, args.lang),
+    };
+    let written = written.map_err(|error| Diagnostic::error("new-plugin", error.to_string()))?;
     if terminal.json {
         terminal.json(&json!({"ok": true, "folder": args.name, "files": written}))?;
         return Ok(Exit::Done);
     }
     terminal.line(&format!("{}/  ({} files, {})", args.name, written.len(), args.lang.title()))?;
+    let name = &args.name;
+    if args.source {
+        let invoke = format!("opcell op invoke {name}/greet --args name=Ada");
+        terminal.note(&format!("next:\n  cd {name}\n  opcell plugin test plugin.js && {invoke}"));
+        return Ok(Exit::Done);
+    }
     // A line of its own: it is typed once, and what follows again and again.
     let install = match args.lang {
         Language::Javascript => "\n  npm install",
         Language::Python => "\n  python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
         _ => "",
     };
-    let name = &args.name;
     terminal.note(&format!("next:\n  cd {name}{install}\n  opcell plugin build && opcell plugin test"));
     Ok(Exit::Done)
 }

@@ -26,7 +26,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The plugin's folder, or a component that is tested as it is; this folder if omitted.
+    /// The plugin's folder, or a component or a source plugin that is tested as it is; this folder if omitted.
     path: Option<PathBuf>,
     /// Run only the cases whose name contains this.
     #[arg(long, value_name = "NAME")]
@@ -98,6 +98,7 @@ pub(super) async fn dev(global: &Global, args: &DevArgs, terminal: &Terminal) ->
 
 pub(super) async fn test(global: &Global, args: &TestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from("."));
+    let folder = opcell::source::in_folder(&folder).unwrap_or(folder);
     if let (Some(run), Some(step)) = (&args.from_journal, &args.step) {
         let which = CallArgs { step: step.clone(), call: args.call };
         return from_journal(global, args, &folder, run, &which, terminal).await;
@@ -106,10 +107,15 @@ pub(super) async fn test(global: &Global, args: &TestArgs, terminal: &Terminal) 
         return once(global, args, &folder, terminal).await;
     }
     // A folder without a plugin will not become one by waiting.
-    opcell_author::Project::read(&folder).map_err(|error| build::wrong(&error))?;
+    if !opcell::source::is_source(&folder) {
+        opcell_author::Project::read(&folder).map_err(|error| build::wrong(&error))?;
+    }
     loop {
         // Before the build: what changes while it runs must not be missed.
-        let watch = Watch::over(&folder, args.cases.as_deref())?;
+        let watch = match opcell::source::is_source(&folder) {
+            true => Watch::of_file(&folder)?,
+            false => Watch::over(&folder, args.cases.as_deref())?,
+        };
         if let Err(failure) = once(global, args, &folder, terminal).await {
             match failure {
                 Failure::Input(rejected) => terminal.rejected(&rejected),

@@ -1,0 +1,7 @@
+/**
+ * Returns its version.
+ * @returns {integer}
+ */
+export function version() {
+  return 1;
+}

@@ -1,0 +1,3 @@
+import { readFile } from "node:fs";
+/** Runs. */
+export function run() {}

@@ -1,0 +1,2 @@
+/** Runs, says its manifest. */
+export function run() {}

@@ -1,0 +1,2 @@
+/** Runs under another name. */
+export function run() {}

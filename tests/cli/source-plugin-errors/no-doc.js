@@ -1,0 +1,4 @@
+/** Runs. */
+export function run() {}
+
+export function other() {}

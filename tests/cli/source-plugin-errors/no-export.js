@@ -1,0 +1,2 @@
+/** Runs. */
+function run() {}

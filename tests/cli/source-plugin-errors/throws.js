@@ -1,0 +1,4 @@
+const a = null;
+a.b = 1;
+/** Runs. */
+export function run() {}

@@ -1,0 +1,5 @@
+/**
+ * Runs.
+ * @param {Date} when
+ */
+export function run(when) {}

@@ -1,0 +1,4 @@
+/** Waits. */
+export function run() {
+  return new Promise(() => {});
+}

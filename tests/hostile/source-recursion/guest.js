@@ -1,0 +1,4 @@
+/** Recurses. */
+export function run() {
+  return run();
+}
