@@ -64,7 +64,7 @@ typedef struct {
 extern const opcell_operation opcell_operations[];
 extern const opcell_judge opcell_judges[];
 
-/* What the host answered: a value, or what it refused, or how it failed. */
+/* What the host answered: a value, or what it refused, or how it failed. `value.data` is null unless it succeeded. */
 typedef struct {
   opcell_text value;
   struct {
