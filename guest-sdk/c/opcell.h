@@ -72,7 +72,7 @@ extern const opcell_operation opcell_operations[];
 extern const opcell_judge opcell_judges[];
 #endif
 
-/* What the host answered: a value, or what it refused, or how it failed. */
+/* What the host answered: a value, or what it refused, or how it failed. `value.data` is null unless it succeeded. */
 typedef struct {
   opcell_text value;
   struct {
