@@ -24,7 +24,7 @@ async function operationTools(host, { operations, onReply, ...options } = {}) {
   const unknown = operations?.find((id) => !listed.some((operation) => operation.id === id));
   if (unknown !== undefined) throw new TypeError(`the host has no operation \`${unknown}\``);
   const tools = {};
-  for (const { id, summary, arguments_schema: schema } of listed) {
+  for (const { id, summary, "arguments-schema": schema } of listed) {
     if (operations !== undefined && !operations.includes(id)) continue;
     const name = nameOf(id);
     if (Object.hasOwn(tools, name))

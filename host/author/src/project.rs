@@ -1,7 +1,7 @@
 //! `plugin.toml`: what a plugin is called, what it asks for and why, and how it is built.
 
 use crate::{AuthorError, Language};
-use opcell_types::{files::read_text_bounded, suggest::hint};
+use opcell_types::{ByteSize, Milliseconds, files::read_text_bounded, suggest::hint, text::one_line};
 use serde_json::{Map, Value, json};
 use std::{
     io::ErrorKind,
@@ -153,7 +153,7 @@ impl Reader<'_> {
         if let Some(item) = root.get("limits") {
             let table = item.as_table().ok_or_else(|| self.error(item.span(), "`limits` is a table"))?;
             self.known(table, &LIMITS)?;
-            let limits = table.iter().map(|(key, item)| Ok((key.to_owned(), self.scalar(key, item)?)));
+            let limits = table.iter().map(|(key, item)| Ok((key.to_owned(), self.limit(key, item)?)));
             manifest.insert("limits".to_owned(), Value::Object(limits.collect::<Result<_, AuthorError>>()?));
         }
         Ok(Project {
@@ -211,14 +211,22 @@ impl Reader<'_> {
         }
     }
 
-    fn scalar(&self, key: &str, item: &Item) -> Result<Value, AuthorError> {
+    /// The value of a limit. A text must be a quantity of the limit's unit; its range is the host's to know.
+    fn limit(&self, key: &str, item: &Item) -> Result<Value, AuthorError> {
+        let (is_quantity, expected): (fn(&str) -> bool, _) = if key == "memory" || key.ends_with("-bytes") {
+            (|text| text.parse::<ByteSize>().is_ok(), ByteSize::EXPECTED)
+        } else if key.ends_with("-time") {
+            (|text| text.parse::<Milliseconds>().is_ok(), Milliseconds::EXPECTED)
+        } else {
+            (|text| text.trim().replace('_', "").parse::<u64>().is_ok(), "a whole number")
+        };
         match item {
-            Item::Value(Toml::String(text)) => Ok(json!(text.value())),
+            Item::Value(Toml::String(text)) if is_quantity(text.value()) => Ok(json!(text.value())),
             Item::Value(Toml::Integer(number)) => Ok(json!(number.value())),
-            _ => {
-                Err(self
-                    .error(item.span(), format!("`{key}`: expected a number, or a text such as \"16 MiB\" or \"5 s\"")))
+            Item::Value(Toml::String(text)) => {
+                Err(self.error(item.span(), format!("`{key}`: `{}` is not {expected}", one_line(text.value(), 100))))
             }
+            _ => Err(self.error(item.span(), format!("`{key}`: expected a number or {expected}"))),
         }
     }
 
@@ -313,6 +321,9 @@ memory = "16 MiB"
             ("[limits]", "[limit]", ":24:2: unknown key `limit`"),
             ("[limits]", "[limit]", "did you mean `limits`?"),
             ("\"Greets\"", "\"\"\"One.\nTwo.\"\"\"", ":5:15: `description`: expected one line"),
+            ("16 MiB", "16 MBi", ":25:10: `memory`: `16 MBi` is not a size"),
+            ("memory = \"16 MiB\"", "wall-time = \"5 sex\"", ":25:13: `wall-time`: `5 sex` is not a"),
+            ("memory = \"16 MiB\"", "ticks = \"many\"", ":25:9: `ticks`: `many` is not a whole number"),
             ("memory =", "memry =", ":25:1: unknown key `memry`"),
             ("memory =", "memry =", "did you mean `memory`?"),
             (

@@ -5,6 +5,7 @@
 
 mod case;
 mod doubles;
+mod places;
 mod recorded;
 mod run;
 mod update;

@@ -50,6 +50,10 @@ pub trait Catalog {
     fn workflow(&self, _name: &str) -> Option<Arc<WorkflowIr>> {
         None
     }
+    /// The operation that a tool is bound to although no plugin offers it, and what would help.
+    fn broken_binding(&self, _tool: &str) -> Option<(String, Option<String>)> {
+        None
+    }
     /// The JSON Schema of what an operation or a judge takes.
     fn arguments(&self, _id: &str) -> Option<serde_json::Value> {
         None
@@ -261,6 +265,7 @@ fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
         workflows: known(catalog.workflows()),
         skills: known(catalog.skills()),
         tools: known(catalog.tools()),
+        catalog,
         found: Vec::new(),
     };
     if let Some(workflows) = &mut check.workflows {
@@ -276,7 +281,7 @@ fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
     check.found
 }
 
-fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names) {
+fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names<'_>) {
     for (i, step) in ir.steps.iter().enumerate() {
         let at = |path: &str| format!("{place}steps[{i}].{path}");
         match &step.form {
@@ -329,7 +334,8 @@ fn known(names: Option<Vec<String>>) -> Option<IndexSet<String>> {
     names.map(|names| names.into_iter().collect())
 }
 
-struct Names {
+struct Names<'c> {
+    catalog: &'c dyn Catalog,
     operations: Option<IndexSet<String>>,
     workflows: Option<IndexSet<String>>,
     skills: Option<IndexSet<String>>,
@@ -337,7 +343,7 @@ struct Names {
     found: Vec<Diagnostic>,
 }
 
-impl Names {
+impl Names<'_> {
     fn session(&mut self, session: &Session, path: &str, catalog: &dyn Catalog) {
         for SessionProblem { key, code, message } in catalog.session_problems(session) {
             self.found.push(Diagnostic::warning(code, message).path(format!("{path}.{key}")));
@@ -351,6 +357,7 @@ impl Names {
                 unbound.help =
                     Some(format!("bind it under [tools] of the project: \"{name}\" = \"namespace/operation\""));
             }
+            self.explain_binding(name, before);
         }
         for (i, name) in session.skills.iter().flatten().enumerate() {
             unknown("skill", name, self.skills.as_ref(), format!("{path}.skills[{i}]"), &mut self.found);
@@ -365,7 +372,18 @@ impl Names {
     }
 
     fn operation(&mut self, name: &str, path: String) {
+        let before = self.found.len();
         unknown("operation", name, self.operations.as_ref(), path, &mut self.found);
+        self.explain_binding(name, before);
+    }
+
+    /// A tool whose operation is missing is known: the finding is about its binding.
+    fn explain_binding(&mut self, name: &str, finding: usize) {
+        let Some(finding) = self.found.get_mut(finding) else { return };
+        if let Some((target, help)) = self.catalog.broken_binding(name) {
+            finding.message = format!("[tools] binds `{name}` to `{target}`, which no plugin of the project offers");
+            finding.help = help;
+        }
     }
 }
 

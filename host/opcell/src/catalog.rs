@@ -102,6 +102,7 @@ impl LazyReceipt for CellReceipt {
 
 /// The entry of one id.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct Entry {
     /// The id that it is called by.
@@ -122,7 +123,7 @@ pub struct Entry {
 
 /// The part that only one kind of entry has.
 #[derive(Debug, Clone, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 #[non_exhaustive]
 pub enum Offer {
     /// An operation.
@@ -401,6 +402,12 @@ impl Catalog {
     pub fn names(&self) -> Vec<String> {
         let tools = self.tools.names().filter(|tool| self.knows_name(tool));
         self.entries.keys().map(AsRef::as_ref).chain(tools).map(str::to_owned).collect()
+    }
+
+    /// The operation that a tool of the project is bound to although no plugin offers it.
+    pub(crate) fn broken_binding<'a>(&'a self, tool: &'a str) -> Option<&'a str> {
+        let target = self.tools.operation(tool);
+        (target != tool && !self.entries.contains_key(target)).then_some(target)
     }
 
     pub(crate) fn unknown(&self, id: &str) -> Diagnostic {

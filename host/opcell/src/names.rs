@@ -31,6 +31,11 @@ impl Catalog for Host {
         self.library().find(name)
     }
 
+    fn broken_binding(&self, tool: &str) -> Option<(String, Option<String>)> {
+        let target = self.catalog().broken_binding(tool)?;
+        Some((target.to_owned(), self.catalog().unknown(target).help))
+    }
+
     fn arguments(&self, id: &str) -> Option<serde_json::Value> {
         Some(self.catalog().resolve(id)?.0.arguments_schema.clone())
     }

@@ -521,12 +521,12 @@ impl Checks {
             Some(data) => data,
             None => checks::parse(&self.0.share, schema, success.data.into(), memory)
                 .await
-                .map_err(|message| malformed(format!("of its data, {message}")))?,
+                .map_err(|message| malformed(format!("in its data: {message}")))?,
         };
         let details = match success.details {
             None => None,
             Some(text) => {
-                Some(self.details(text).await.map_err(|message| malformed(format!("of its details, {message}")))?)
+                Some(self.details(text).await.map_err(|message| malformed(format!("in its details: {message}")))?)
             }
         };
         let summary = success.summary.map(|text| printable(&text, self.text_bytes()));

@@ -46,6 +46,7 @@ pub struct LogLine {
 
 /// The end of a cell's log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct LogTail {
     /// The last lines, oldest first.
     pub lines: VecDeque<LogLine>,

@@ -140,7 +140,7 @@ async fn arguments_are_checked_before_and_data_after_the_call() {
     let nonsense = Guest::invoke("(call $ok (i32.const 16) (i32.const 8))");
     let done = run(&nonsense, "{}").await;
     assert_eq!(kind(&done), "malformed-result");
-    assert!(done.result.unwrap_err().to_string().contains("of its data, it is not JSON"));
+    assert!(done.result.unwrap_err().to_string().contains("in its data: it is not JSON"));
 }
 
 #[tokio::test]

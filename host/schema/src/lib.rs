@@ -26,8 +26,11 @@ mod weight;
 use cost::Cost;
 use dialect::{Reading, Translated};
 use integers::Integers;
-use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
-use opcell_types::text::printable;
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
+use opcell_types::{
+    suggest::hint,
+    text::{one_line, printable},
+};
 use patterns::{LAZY_BYTES, MAX_PATTERN_BYTES, Patterns};
 use plain::Plain;
 use serde_json::Value;
@@ -70,6 +73,8 @@ pub struct Schema {
     integers: Option<Integers>,
     /// Keywords that are not checked.
     warnings: Vec<String>,
+    /// The schema, if it refuses unknown keys: a violation names the known one that was probably meant.
+    closed: Option<Value>,
 }
 
 impl Schema {
@@ -118,7 +123,8 @@ impl Schema {
                 .map_err(|error| format!("not a JSON Schema: {}", printable(&error.to_string(), VIOLATION_BYTES)))
         };
         let validator = stack::with_room_for(cost.compiled, build)??;
-        Ok(Self { validator, cost, states, plain: Plain::of(value), integers: Integers::of(value), warnings })
+        let closed = is_closed(value).then(|| value.clone());
+        Ok(Self { validator, cost, states, plain: Plain::of(value), integers: Integers::of(value), warnings, closed })
     }
 
     /// A schema as [`Schema::compile_leniently`] reads it: of draft 2020-12, without what is not checked.
@@ -236,10 +242,10 @@ impl Schema {
                 return Vec::new();
             }
             if self.steps(parts, depth) <= REASON_STEPS {
-                return self.validator.iter_errors(value).take(most).map(|error| show(&error)).collect();
+                return self.validator.iter_errors(value).take(most).map(|error| self.show(&error)).collect();
             }
             if !self.cost.lists_reasons {
-                return self.validator.validate(value).err().iter().map(show).collect();
+                return self.validator.validate(value).err().iter().map(|error| self.show(error)).collect();
             }
             vec![format!(
                 "it does not match the schema; with {parts} parts it is too large to say where, check a smaller one"
@@ -254,6 +260,51 @@ impl Schema {
     fn steps(&self, parts: u64, depth: usize) -> u64 {
         self.cost.at(depth).saturating_mul(parts)
     }
+
+    /// A violation with its place; that of the whole value needs none. A long value is cut, so that what was expected of
+    /// it is still shown.
+    fn show(&self, error: &ValidationError<'_>) -> String {
+        let shown = || error.instance().to_string();
+        let message = match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected }
+            | ValidationErrorKind::UnevaluatedProperties { unexpected } => self.unknown_keys(unexpected, error),
+            _ => match shown() {
+                long if long.len() > SHOWN_BYTES => error.masked_with(printable(&long, SHOWN_BYTES)).to_string(),
+                _ => error.to_string(),
+            },
+        };
+        let place = match error.instance_path().as_str() {
+            "" => String::new(),
+            path => format!("at `{path}`: "),
+        };
+        printable(&format!("{place}{message}"), VIOLATION_BYTES)
+    }
+
+    /// The first unknown key, with the known one that was probably meant, and the number of the others.
+    fn unknown_keys(&self, unexpected: &[String], error: &ValidationError<'_>) -> String {
+        let Some(first) = unexpected.first() else { return error.to_string() };
+        let rule = error.schema_path().as_str();
+        let around = rule.rsplit_once('/').map_or("", |(around, _)| around);
+        let known = self.closed.as_ref().and_then(|schema| schema.pointer(around)?.get("properties")?.as_object());
+        let near = hint(first, known.into_iter().flat_map(|known| known.keys().map(String::as_str)));
+        let others = match unexpected.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        format!("unknown key `{}`{others}{near}", one_line(first, SHOWN_BYTES))
+    }
+}
+
+/// Returns `true` if a schema of draft 2020-12 refuses unknown keys somewhere. It goes no deeper than JSON is parsed.
+fn is_closed(schema: &Value) -> bool {
+    match schema {
+        Value::Object(entries) => entries.iter().any(|(key, value)| {
+            matches!(key.as_str(), "additionalProperties" | "unevaluatedProperties") && *value == Value::Bool(false)
+                || is_closed(value)
+        }),
+        Value::Array(items) => items.iter().any(is_closed),
+        _ => false,
+    }
 }
 
 fn options<'a>() -> jsonschema::ValidationOptions<'a> {
@@ -266,21 +317,6 @@ fn options<'a>() -> jsonschema::ValidationOptions<'a> {
         .with_keyword("uniqueItems", unique::keyword)
         // Linear in the length of the text, whatever the pattern.
         .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(LAZY_BYTES))
-}
-
-/// A violation with its place. A long value is cut, so that what was expected of it is still shown.
-fn show(error: &ValidationError<'_>) -> String {
-    let place = match error.instance_path().as_str() {
-        "" => "the value itself".to_owned(),
-        path => format!("`{path}`"),
-    };
-    let shown = error.instance().to_string();
-    let message = if shown.len() > SHOWN_BYTES {
-        error.masked_with(printable(&shown, SHOWN_BYTES)).to_string()
-    } else {
-        error.to_string()
-    };
-    printable(&format!("at {place}: {message}"), VIOLATION_BYTES)
 }
 
 /// Returns the number of parts of a value, long texts counting as several, and its nesting. The parser allows 128
@@ -326,8 +362,25 @@ mod tests {
         let error = fit(&schema, r#"{"n": "one"}"#).unwrap_err();
         assert!(error.starts_with("at `/n`:"), "{error}");
         let error = fit(&schema, "{}").unwrap_err();
-        assert!(error.starts_with("at the value itself:") && error.contains('n'), "{error}");
+        assert_eq!(error, "\"n\" is a required property");
         assert!(fit(&schema, "{").unwrap_err().starts_with("it is not JSON"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_the_known_one_that_was_probably_meant() {
+        let schema = r##"{"type":"object","properties":{"path":{"$ref":"#/$defs/place"}},"additionalProperties":false,
+            "$defs":{"place":{"type":"object","properties":{"line":{}},"unevaluatedProperties":false}}}"##;
+        let (_, schema) = Schema::parse(schema).unwrap();
+        for (value, expected) in [
+            (r#"{"pth":1}"#, "unknown key `pth`; did you mean `path`?"),
+            (r#"{"path":{"lien":1}}"#, "at `/path`: unknown key `lien`; did you mean `line`?"),
+            (r#"{"zzz":1,"yyy":2}"#, "unknown key `zzz` (and 1 more)"),
+        ] {
+            assert_eq!(fit(&schema, value).unwrap_err(), expected);
+        }
+        let long = format!(r#"{{"{}":1}}"#, "\\u001b".repeat(1_000));
+        let error = fit(&schema, &long).unwrap_err();
+        assert!(error.len() <= VIOLATION_BYTES && !error.contains('\u{1b}'), "{error}");
     }
 
     #[test]
@@ -403,7 +456,7 @@ mod tests {
         let reported = schema.violations(&long, 5);
         let [of_m, of_n] = reported.as_slice() else { panic!("{reported:?}") };
         assert!(of_n.starts_with("at `/n`: \"xxx") && of_n.ends_with("… is not of type \"integer\""), "{of_n}");
-        assert_eq!(of_m, "at the value itself: \"m\" is a required property");
+        assert_eq!(of_m, "\"m\" is a required property");
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub use config::{
 };
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
-pub use script::{Order, Script, ScriptError, ScriptedModel, Turn, When};
+pub use script::{Order, SCHEMA as SCRIPT_SCHEMA, Script, ScriptError, ScriptedModel, Turn, When};
 
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};

@@ -75,6 +75,34 @@ pub fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> St
     did_you_mean(word, candidates).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
 }
 
+/// The first line of a message of a reader of YAML or JSON: its place, then the problem in the words of authors, and for
+/// an unknown key or value the one that was probably meant. The further lines repeat the text around the place.
+#[must_use]
+pub fn reader_message(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    let mut told = match first.rsplit_once(" at line ") {
+        Some((problem, place)) if !first.starts_with("line ") => format!("line {place}: {problem}"),
+        _ => first.to_owned(),
+    };
+    for (of_reader, of_author) in [
+        ("unknown field `", "unknown key `"),
+        ("missing field `", "missing key `"),
+        ("duplicate field `", "duplicate key `"),
+        ("unknown variant `", "unknown value `"),
+    ] {
+        told = told.replacen(of_reader, of_author, 1);
+    }
+    let near = || {
+        let start = ["unknown key `", "unknown value `"].into_iter().find(|start| told.contains(start))?;
+        let (word, known) = told.split_once(start)?.1.split_once('`')?;
+        let known = known.split_once("expected ")?.1.split([',', ' ', '`']);
+        Some(hint(word, known.filter(|part| !["", "one", "of", "or"].contains(part))))
+    };
+    let near = near().unwrap_or_default();
+    told + &near
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +142,24 @@ mod tests {
             assert_eq!(looked.get(), MAX_COMPARISONS);
         }
         assert_eq!(did_you_mean("memroy", ["memory"]), Some("memory"));
+    }
+
+    #[test]
+    fn a_readers_message_begins_with_the_place_and_ends_with_what_was_meant() {
+        for (message, expected) in [
+            (
+                "error: line 2 column 1: unknown field `turn`, expected one of version, order, turns\n --> <input>:2:1",
+                "line 2 column 1: unknown key `turn`, expected one of version, order, turns; did you mean `turns`?",
+            ),
+            (
+                "unknown variant `anny`, expected `strict` or `any` at line 1 column 9",
+                "line 1 column 9: unknown value `anny`, expected `strict` or `any`; did you mean `any`?",
+            ),
+            ("missing field `name` at line 3 column 5", "line 3 column 5: missing key `name`"),
+            ("unknown field `xyz`, there are no fields", "unknown key `xyz`, there are no fields"),
+            ("", ""),
+        ] {
+            assert_eq!(reader_message(message), expected);
+        }
     }
 }

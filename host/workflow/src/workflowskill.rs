@@ -17,12 +17,12 @@ mod validate;
 
 use opcell_ir::{
     compiled::Compiled,
-    diagnostic::{Diagnostic, MAX_FINDINGS, Severity},
+    diagnostic::{Diagnostic, MAX_FINDINGS, Severity, did_you_mean},
     ir::WorkflowIr,
     source::{SourceFile, SourceMap, Span},
 };
 use opcell_types::Value;
-use opcell_yaml::{self as yaml, Node};
+use opcell_yaml::{self as yaml, Entry, Node};
 use resemblance::Certainty;
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -176,10 +176,26 @@ fn front_matter(text: &str, range: Range<usize>) -> Result<Value, ParseError> {
         .iter()
         .map(|issue| {
             let message = format!("front matter `{}`: {}", issue.path, issue.message);
-            Diagnostic::error("front-matter", message).at(Span::new(range.start, range.end)).path(issue.path.clone())
+            let error = Diagnostic::error("front-matter", message).path(issue.path.clone());
+            match misspelt(&node, &issue.path) {
+                Some(entry) => error
+                    .at(entry.key_span)
+                    .help(format!("`{}` is not a key that is required; did you mean `{}`?", entry.key, issue.path)),
+                None => error.at(Span::new(range.start, range.end)),
+            }
         })
         .collect();
     Err(ParseError { message: "Frontmatter validation failed".to_owned(), details: issues, diagnostics })
+}
+
+/// The entry of the front matter whose key was probably meant for one that is missing.
+fn misspelt<'n>(node: &'n Node, missing: &str) -> Option<&'n Entry> {
+    let entries = node.entries()?;
+    let others = || entries.iter().filter(|entry| !["name", "description"].contains(&entry.key.as_ref()));
+    if entries.iter().any(|entry| entry.key.as_ref() == missing) {
+        return None;
+    }
+    others().find(|entry| did_you_mean(&entry.key, ["name", "description"]) == Some(missing))
 }
 
 /// Reads a part of a text, with places in the whole of it.
@@ -289,7 +305,11 @@ pub fn compile(file: &SourceFile) -> Compiled {
     diagnostics.extend(issues.iter().enumerate().map(|(at, issue)| {
         // Each place is looked for among all names of a step.
         let place = if at < MAX_FINDINGS { check::place_of(&skill.definition, issue) } else { None };
-        Diagnostic::error("workflow-validation", issue.message.clone()).path(issue.path.clone()).at(place)
+        let error = Diagnostic::error("workflow-validation", issue.message.clone()).path(issue.path.clone()).at(place);
+        match check::near_step(&skill.definition, &issue.message) {
+            Some(near) => error.help(format!("did you mean `{near}`?")),
+            None => error,
+        }
     }));
     diagnostics.extend(check::check(&skill.definition, file.text()));
     let (ir, spans) = compile::compile(&skill.definition, &skill.info(fallback));

@@ -132,6 +132,42 @@ mod packs {
     }
 
     #[test]
+    fn a_misspelt_key_or_name_is_reported_at_its_place_with_the_one_that_was_meant() {
+        let whole = serde_json::to_string_pretty(&pack(json!({
+            "version": 2, "entry": "first",
+            "states": {"first": {"prompt_task": "p", "on_event": {"Done": "last"}},
+                "last": {"prompt_task": "p", "terminal": true}},
+        })));
+        let whole = whole.unwrap();
+        for (from, to, message, meant) in [
+            ("\"prompts\"", "\"promts\"", "unknown key `promts`", "prompts"),
+            ("\"system_template\"", "\"sytem_template\"", "prompts.p: unknown key `sytem_template`", "system_template"),
+            ("\"terminal\"", "\"termnal\"", "workflow.states.last: unknown key `termnal`", "terminal"),
+            ("\"entry\": \"first\"", "\"entry\": \"fist\"", "workflow.entry \"fist\" does not reference", "first"),
+            ("\"Done\": \"last\"", "\"Done\": \"lst\"", "target \"lst\" does not exist in states", "last"),
+        ] {
+            let text = whole.replace(from, to);
+            let source = SourceFile::new("a.pack.json", text.clone());
+            let found = promptpack::compile(&source).diagnostics;
+            let errors: Vec<_> = found.iter().filter(|found| found.severity == Severity::Error).collect();
+            let [error] = errors.as_slice() else { panic!("{to}: {errors:?}") };
+            assert!(error.message.contains(message), "{}", error.message);
+            assert_eq!(error.help.as_deref(), Some(format!("did you mean `{meant}`?").as_str()), "{to}");
+            let line = text[..text.find(to).unwrap()].matches('\n').count() + 1;
+            assert_eq!(source.position(error.span.unwrap().start).line, line, "{to}");
+        }
+        let mut wrong =
+            pack(json!({"version": 2, "entry": "a", "states": {"a": {"prompt_task": "p", "terminal": true}}}));
+        wrong["prompts"]["p"]["tool_policy"] = json!({"tool_choice": "atuo"});
+        let found = compile(&wrong).diagnostics;
+        assert_eq!(
+            found[0].message,
+            "prompts.p.tool_policy.tool_choice: \"atuo\" is not one of `auto`, `required`, `none`"
+        );
+        assert_eq!(found[0].help.as_deref(), Some("did you mean `auto`?"));
+    }
+
+    #[test]
     fn a_required_provider_that_no_prompt_names_is_told() {
         let listed = |providers: Json, own: Option<&str>| {
             let mut pack =

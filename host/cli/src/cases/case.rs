@@ -1,7 +1,8 @@
 //! The content of a case file.
 
+use super::places::Places;
 use opcell_sandbox::limits::LimitRequest;
-use opcell_types::suggest::hint;
+use opcell_types::suggest::reader_message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::{
@@ -50,6 +51,9 @@ pub struct Case {
     pub files: BTreeMap<String, Tree>,
     /// The expected result of the call.
     pub expect: Expect,
+    /// The places of its file.
+    #[serde(skip)]
+    pub(super) places: Places,
 }
 
 /// A call that is made before the one of the case, with the same doubles, files and stores.
@@ -240,23 +244,10 @@ fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
         return Err(CaseError::Wrong { path, message: "it is a link that leads out of its folder".to_owned() });
     }
     let text = opcell_types::files::read_text_bounded(&path, MAX_BYTES).map_err(file)?;
-    let case = parse(&text).map_err(|message| CaseError::Wrong { path: path.clone(), message })?;
+    let mut case = parse(&text).map_err(|message| CaseError::Wrong { path: path.clone(), message })?;
+    case.places = Places::new(&path, &text);
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(CaseFile { name, path, case })
-}
-
-/// The message of the reader of YAML on one line, and for an unknown key the one that was probably meant. The reader
-/// shows the lines as well, of a file whose name it does not know.
-fn told(message: &str) -> String {
-    let first = message.lines().next().unwrap_or_default();
-    let first = first.strip_prefix("error: ").unwrap_or(first);
-    let near = || {
-        let (_, after) = first.split_once("unknown field `")?;
-        let (key, known) = after.split_once('`')?;
-        let known = known.split_once("expected one of ").map_or(known, |(_, known)| known);
-        Some(hint(key, known.split(", ").map(|name| name.trim_matches('`'))))
-    };
-    format!("{first}{}", near().unwrap_or_default())
 }
 
 /// Reads a case.
@@ -264,7 +255,7 @@ fn told(message: &str) -> String {
 /// # Errors
 /// What is wrong with it, and where.
 pub fn parse(text: &str) -> Result<Case, String> {
-    let case: Case = serde_saphyr::from_str(text).map_err(|error| told(&error.to_string()))?;
+    let case: Case = serde_saphyr::from_str(text).map_err(|error| reader_message(&error.to_string()))?;
     match (&case.operation, &case.judge) {
         (Some(_), Some(_)) => return Err("it has `operation` and `judge`; a case calls one of them".to_owned()),
         (None, None) => return Err("`operation` or `judge` is missing: it says what is called".to_owned()),
@@ -314,7 +305,7 @@ mod tests {
             assert!(!error.contains('\n') && !error.contains("<input>"), "the place is said once: {error}");
         }
         let error = parse("operation: a/b\nexpct: {}\n").unwrap_err();
-        assert!(error.starts_with("line 2 column 1: unknown field `expct`"), "{error}");
+        assert!(error.starts_with("line 2 column 1: unknown key `expct`"), "{error}");
     }
 
     #[test]

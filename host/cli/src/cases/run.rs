@@ -5,6 +5,7 @@
 use super::{
     case::{Case, Tree},
     doubles::Doubles,
+    places,
 };
 use opcell_sandbox::{
     CellError, CellRequest, Exports, LoadRequest, Plugin, PluginSource, Sandbox,
@@ -15,7 +16,7 @@ use opcell_sandbox::{
     receipt::Receipt,
     store::{StoreAnswer, StoreRequest},
 };
-use opcell_types::CallContext;
+use opcell_types::{CallContext, suggest::did_you_mean};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -114,7 +115,8 @@ impl Runner {
             let host: Arc<dyn HostServices> = doubles.clone();
             let request = CellRequest { context, host, ..CellRequest::new(&earlier.operation, &arguments) };
             if let Err(error) = plugin.invoke(request).await.result {
-                differences.push(format!("before: `{}` failed: {}: {error}", earlier.operation, reason(&error)));
+                let place = place_of(case, &error, &["before", &at.to_string()], "operation");
+                differences.push(format!("{place}before: `{}` failed: {}: {error}", earlier.operation, reason(&error)));
             }
         }
         let (result, receipt) = call(&plugin, case, doubles.clone()).await;
@@ -123,15 +125,20 @@ impl Runner {
             log: receipt.log.lines.iter().map(|line| line.message.clone()).collect(),
             ..Got::default()
         };
+        let mut place = String::new();
         match result {
             Ok(given) => got.result = given,
-            Err(error) => got.failure = Some((reason(&error), error.to_string())),
+            Err(error) => {
+                let called = if case.judge.is_some() { "judge" } else { "operation" };
+                place = place_of(case, &error, &[], called);
+                got.failure = Some((reason(&error), error.to_string()));
+            }
         }
         for (root, folder) in &folders {
             let Some(tree) = case.files.get(root) else { continue };
             got.after.insert(root.clone(), changed(tree, folder)?);
         }
-        compare_result(case, &got, &mut differences);
+        compare_result(case, &got, &place, &mut differences);
         compare_receipt(case, &receipt, &got, &mut differences);
         for (root, after) in &got.after {
             compare_files(root, case.files.get(root), after, &mut differences);
@@ -235,20 +242,48 @@ fn inside(folder: &Path, path: &str) -> anyhow::Result<PathBuf> {
 
 /// Doubles of what the plugin does not ask for would never be reached.
 fn unasked(case: &Case, manifest: &Manifest) -> Vec<String> {
-    let asks = |list: &[opcell_sandbox::manifest::Request], name: &str| list.iter().any(|request| request.name == name);
-    let tools = case.tools.iter().filter(|double| !double.denied && !asks(&manifest.tools, &double.name));
-    let mut differences: Vec<String> = tools.map(|double| not_asked("tool", "tools", &double.name)).collect();
-    let skills = case.skills.iter().filter(|(name, skill)| !skill.denied && !asks(&manifest.skills, name));
-    differences.extend(skills.map(|(name, _)| not_asked("skill", "skills", name)));
-    let roots = case.files.keys().filter(|name| !asks(&manifest.files, name));
-    differences.extend(roots.map(|name| not_asked("file root", "files", name)));
-    let stores = case.stores.keys().filter(|name| !asks(&manifest.stores, name));
-    differences.extend(stores.map(|name| not_asked("store", "stores", name)));
+    let asks = |list: &[Request], name: &str| list.iter().any(|request| request.name == name);
+    let tools = case.tools.iter().enumerate();
+    let tools = tools.filter(|(_, double)| !double.denied && !asks(&manifest.tools, &double.name));
+    let mut differences: Vec<String> = tools
+        .map(|(at, double)| {
+            let place = case.places.at(&["tools", &at.to_string(), "name"]);
+            place + &not_asked("tool", "tools", &double.name, &manifest.tools)
+        })
+        .collect();
+    let mut report = |what: &str, key: &str, names: Vec<&String>, requests: &[Request]| {
+        let names = names.into_iter().filter(|name| !asks(requests, name));
+        differences
+            .extend(names.map(|name| case.places.at(&[key, name.as_str()]) + &not_asked(what, key, name, requests)));
+    };
+    let skills = case.skills.iter().filter(|(_, skill)| !skill.denied).map(|(name, _)| name);
+    report("skill", "skills", skills.collect(), &manifest.skills);
+    report("file root", "files", case.files.keys().collect(), &manifest.files);
+    report("store", "stores", case.stores.keys().collect(), &manifest.stores);
     differences
 }
 
-fn not_asked(what: &str, key: &str, name: &str) -> String {
-    format!("the case has the {what} `{name}`, and plugin.toml does not ask for it: add [[capabilities.{key}]]")
+fn not_asked(what: &str, key: &str, name: &str, requests: &[Request]) -> String {
+    let remedy = match did_you_mean(name, requests.iter().map(|request| request.name.as_str())) {
+        Some(meant) => format!("; did you mean `{meant}`?"),
+        None => format!(": add [[capabilities.{key}]]"),
+    };
+    format!("the case has the {what} `{name}`, and plugin.toml does not ask for it{remedy}")
+}
+
+/// The place of a case that a failure is about: the name of the operation or its arguments. Empty for other failures.
+fn place_of(case: &Case, error: &CellError, below: &[&str], called: &str) -> String {
+    let message = error.to_string();
+    let arguments;
+    let path: Vec<&str> = match error.kind() {
+        "unknown-operation" | "unknown-judge" => vec![called],
+        "invalid-arguments" => {
+            arguments = places::of_arguments(&message);
+            arguments.iter().map(String::as_str).collect()
+        }
+        _ => return String::new(),
+    };
+    case.places.at(&[below, path.as_slice()].concat())
 }
 
 fn context(case: &Case) -> CallContext {
@@ -261,10 +296,10 @@ fn context(case: &Case) -> CallContext {
     context
 }
 
-fn compare_result(case: &Case, got: &Got, differences: &mut Vec<String>) {
+fn compare_result(case: &Case, got: &Got, place: &str, differences: &mut Vec<String>) {
     let expect = &case.expect;
     match (&got.failure, &expect.failure) {
-        (Some((reason, message)), None) => differences.push(format!("it failed: {reason}: {message}")),
+        (Some((reason, message)), None) => differences.push(format!("{place}it failed: {reason}: {message}")),
         (None, Some(expected)) => {
             let got = Value::Object(got.result.clone());
             let expected = expected.reason.as_ref().or(expected.message.as_ref());

@@ -46,9 +46,10 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
             false => crate::cli::warn_of_skills(host),
         }
     }
-    let (mut folders, mut of_project) = (Vec::new(), Vec::new());
+    let (mut folders, mut of_project, mut script) = (Vec::new(), Vec::new(), None);
     if args.files.is_empty() {
         let config = global.config()?;
+        script = config.sessions.script.as_deref().map(real);
         folders = config.workflows.clone();
         of_project = config.default_workflows.into_iter().chain(config.workflows).collect();
     }
@@ -56,7 +57,9 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         let message = "there is nothing to check: no file is named, and no project with workflows is here";
         return Err(Diagnostic::error("nothing-to-check", message).help("name a document, or a folder of them").into());
     }
-    let files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });
+    let mut files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });
+    // The script of the project's model may be among its workflows, and is none.
+    files.retain(|found| script.is_none() || script != Some(real(&found.file)));
     let mut defined: HashMap<(Option<PathBuf>, Arc<str>), PathBuf> = HashMap::new();
     let watched = !terminal.quiet && !terminal.json && std::io::stderr().is_terminal() && files.len() > 20;
     let bar = if watched { ProgressBar::new(files.len() as u64) } else { ProgressBar::hidden() };

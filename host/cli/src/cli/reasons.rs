@@ -71,7 +71,7 @@ fn log(receipt: &Value, most: usize) -> Vec<String> {
         return shown;
     }
     let mut lines = vec!["log:".to_owned()];
-    let dropped = count(log.get("dropped_bytes"));
+    let dropped = count(log.get("dropped-bytes"));
     if dropped > 0 {
         lines.push(format!("  (the receipt keeps the end; {dropped} bytes before it are gone: limit `log-bytes`)"));
     }

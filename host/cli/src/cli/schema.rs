@@ -3,7 +3,7 @@
 use super::{Exit, Failure, Terminal};
 use clap::{Args, ValueEnum};
 use opcell_ir::ir;
-use opcell_workflow::workflowskill;
+use opcell_workflow::{promptpack, workflowskill};
 
 #[derive(Debug, Args)]
 pub struct SchemaArgs {
@@ -24,6 +24,10 @@ enum Format {
     Project,
     /// The report of `opcell bench`, `bench.json`.
     Report,
+    /// The script of a scripted model, `[sessions] script`.
+    Script,
+    /// PromptPacks.
+    Promptpack,
     /// The YAML of a WorkflowSkill document's `workflow` block.
     Workflowskill,
 }
@@ -36,6 +40,8 @@ pub fn schema(args: &SchemaArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         Format::Plugin => read(opcell_author::schemas::PLUGIN)?,
         Format::Project => opcell::config::schema::schema(),
         Format::Report => report(),
+        Format::Script => read(opcell_session::models::SCRIPT_SCHEMA)?,
+        Format::Promptpack => read(promptpack::schema::PACK_SCHEMA)?,
         Format::Workflowskill => read(workflowskill::SCHEMA)?,
     };
     terminal.json(&schema)?;

@@ -378,6 +378,7 @@ pub(crate) struct RefusedPlugin {
 
 /// An operation or a judge.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct OperationItem {
     /// The name that it is called by.
     id: String,

@@ -5,7 +5,7 @@ use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_types::{Value, files::read_text_bounded};
+use opcell_types::{Denial, Source, Value, files::read_text_bounded, suggest::reader_message};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use thiserror::Error;
 
 /// The most that is read of a script.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// The JSON Schema of scripts.
+pub const SCHEMA: &str = include_str!("../../schemas/script.json");
 
 /// A file of turns, as YAML or JSON.
 ///
@@ -69,14 +72,57 @@ pub struct Turn {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ScriptedCall>,
     /// That it fails instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "scripted_failure")]
     pub fail: Option<Failure>,
     /// The log probabilities of its tokens; given only to a session that asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<Value>,
     /// The usage.
-    #[serde(skip_serializing_if = "is_unused")]
+    #[serde(skip_serializing_if = "is_unused", with = "UsageKeys")]
     pub usage: Usage,
+}
+
+/// The keys of `usage`: a script has no others, and may leave out each.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Usage", rename_all = "kebab-case", deny_unknown_fields)]
+struct UsageKeys {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cache_read_tokens: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cache_write_tokens: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost: Option<f64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// The keys of `fail`.
+#[derive(Deserialize)]
+#[serde(remote = "Failure", rename_all = "kebab-case", deny_unknown_fields)]
+struct FailureKeys {
+    #[serde(default)]
+    source: Source,
+    reason: std::sync::Arc<str>,
+    message: String,
+    #[serde(default)]
+    details: Option<Value>,
+    #[serde(default)]
+    denial: Option<Box<Denial>>,
+    #[serde(default)]
+    retriable: bool,
+}
+
+fn scripted_failure<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Failure>, D::Error> {
+    #[derive(Deserialize)]
+    struct Scripted(#[serde(with = "FailureKeys")] Failure);
+    Ok(Option::<Scripted>::deserialize(deserializer)?.map(|Scripted(failure)| failure))
 }
 
 /// A tool call of a scripted turn.
@@ -228,11 +274,11 @@ impl ScriptedModel {
     /// When it is not a script.
     pub fn parse(name: &str, text: &str) -> Result<Self, ScriptError> {
         let parsed: Result<Script, String> = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|error| error.to_string())
+            serde_json::from_str(text).map_err(|error| reader_message(&error.to_string()))
         } else {
             // As workflow documents are read: `n` and `yes` are texts.
             let options = serde_saphyr::options! { strict_booleans: true };
-            serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| reader_message(&error.to_string()))
         };
         Self::new(name, parsed.map_err(|message| ScriptError::Parse { name: name.to_owned(), message })?)
     }

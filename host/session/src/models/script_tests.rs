@@ -123,3 +123,51 @@ async fn a_recording_replays_the_session_in_any_order_and_refuses_another() {
     assert_eq!(ask(&replay, "a", "start").await.unwrap(), first);
     assert_eq!(replay.unused(), [] as [usize; 0]);
 }
+
+#[test]
+fn a_misspelt_key_is_refused_with_its_line_and_the_one_that_was_meant() {
+    for (text, expected) in [
+        (
+            "version: 1\nturn: []\n",
+            "line 2 column 1: unknown key `turn`, expected one of version, order, turns; did you mean `turns`?",
+        ),
+        ("version: 1\norder: anny\nturns: []\n", "line 2 column 8: unknown value `anny`"),
+        ("version: 1\nturns:\n- text: a\n  usage: { input_tokens: 3 }\n", "did you mean `input-tokens`?"),
+        ("version: 1\nturns:\n- fail: { reson: x, message: m }\n", "did you mean `reason`?"),
+        ("version: 1\nturns:\n- when: { system_contains: x }\n  text: a\n", "did you mean `system-contains`?"),
+        ("{\"version\": 1, \"turns\": [{\"txt\": \"a\"}]}", ": unknown key `txt`, expected one of `when`"),
+    ] {
+        let error = ScriptedModel::parse("test.yaml", text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains('\n') && !error.contains("<input>"), "{error}");
+    }
+}
+
+#[test]
+fn the_published_schema_has_the_keys_that_are_read() {
+    let schema: serde_json::Value = serde_json::from_str(SCRIPT_SCHEMA).unwrap();
+    let keys = |of: &serde_json::Value| of["properties"].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let part = |name: &str| keys(&schema["$defs"][name]);
+    let known = |text: &str| {
+        let error = ScriptedModel::parse("test.yaml", text).unwrap_err().to_string();
+        let known = error.split_once("expected one of ").unwrap().1;
+        known.split(", ").map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(known("zzzz: 1"), keys(&schema));
+    for (name, turn) in [
+        ("turn", "zzzz: 1"),
+        ("when", "when: { zzzz: 1 }"),
+        ("call", "tool-calls: [{ zzzz: 1 }]"),
+        ("failure", "fail: { zzzz: 1 }"),
+        ("usage", "usage: { zzzz: 1 }"),
+    ] {
+        assert_eq!(known(&format!("version: 1\nturns:\n- {turn}\n")), part(name), "{name}");
+    }
+    let whole = serde_json::json!({"version": 1, "order": "any", "turns": [
+        {"when": {"step": "a", "visit": 1, "round": 0}, "text": "t", "repeat": true, "usage": {"input-tokens": 1, "cost": 0.5}},
+        {"tool-calls": [{"name": "n", "arguments": {}, "id": "i"}]},
+        {"fail": {"reason": "r", "message": "m", "retriable": true}},
+    ]});
+    opcell_schema::Schema::compile(&schema).unwrap().check(&whole).unwrap();
+    ScriptedModel::parse("test.json", &whole.to_string()).unwrap();
+}

@@ -4,7 +4,7 @@ use http::{
     Method,
     header::{HeaderMap, HeaderName, HeaderValue},
 };
-use opcell_types::Value;
+use opcell_types::{Value, suggest::hint};
 use std::time::Duration;
 use url::Url;
 
@@ -69,7 +69,8 @@ impl FetchRequest {
         let invalid = |message: String| InvalidRequest(message);
         let entries = arguments.as_object().ok_or_else(|| invalid("the arguments are not an object".to_owned()))?;
         if let Some(key) = entries.keys().find(|key| !KEYS.contains(&key.as_ref())) {
-            return Err(invalid(format!("unknown argument `{key}`; expected one of {}", KEYS.join(", "))));
+            let near = hint(key, KEYS);
+            return Err(invalid(format!("unknown argument `{key}`; expected one of {}{near}", KEYS.join(", "))));
         }
         let given = |key: &str| entries.get(key).filter(|value| !value.is_nullish());
         let text = |key: &str| match given(key) {
@@ -173,6 +174,7 @@ mod tests {
             (r#"{"url":"https://a.com","headers":{"Host":"b.com"}}"#, "the header `host` is set by the host"),
             (r#"{"url":"https://a.com","headers":{"x":"a\r\nb: c"}}"#, "the header `x` is not printable text"),
             (r#"{"url":"https://a.com","body":"a","body_base64":"YQ=="}"#, "exclude each other"),
+            (r#"{"url":"https://a.com","timeout":5}"#, "did you mean `timeout_ms`?"),
             (r#"{"url":"https://a.com","timeout_ms":-1}"#, "`timeout_ms` is not a positive integer"),
         ];
         for (json, expected) in table {

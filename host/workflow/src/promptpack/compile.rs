@@ -159,8 +159,12 @@ impl Compiler<'_> {
         let is_repeated =
             |error: &SchemaError| says_nothing(&error.description) && printed.contains(error.pointer.as_str());
         for error in errors.iter().filter(|error| !is_repeated(error)) {
-            let pointer = error.pointer.clone();
-            self.report(error.clone().diagnostic(), &pointer);
+            if error.of_key {
+                let place = self.document.key_span(&error.pointer);
+                self.diagnostics.push(error.diagnostic().at(place).path(error.pointer.clone()));
+            } else {
+                self.report(error.diagnostic(), &error.pointer);
+            }
         }
         if self.diagnostics.iter().any(|found| found.severity == Severity::Error) {
             return None;
@@ -237,14 +241,16 @@ impl Compiler<'_> {
     fn validate(&mut self, pack: &Pack) {
         if let Some(spec) = &pack.workflow {
             let prompts: Vec<String> = pack.prompts.keys().cloned().collect();
-            self.take(validate(spec, &prompts), "pack-workflow", "/workflow");
+            let names: Vec<&str> = spec.states.keys().chain(&prompts).map(String::as_str).collect();
+            self.take(validate(spec, &prompts), "pack-workflow", "/workflow", &names);
         }
         let available = Available {
             prompts: pack.prompts.keys().cloned().collect(),
             tools: pack.tools.keys().cloned().collect(),
             evals: pack.eval_ids().map(str::to_owned).collect(),
         };
-        self.take(validate_all(&pack.compositions, &available), "pack-composition", "/compositions");
+        let names: Vec<&str> = available.prompts.iter().chain(&available.tools).map(String::as_str).collect();
+        self.take(validate_all(&pack.compositions, &available), "pack-composition", "/compositions", &names);
     }
 
     /// Keys of composition steps that mean nothing: the reference drops them without a word.
@@ -304,8 +310,8 @@ impl Compiler<'_> {
         }
     }
 
-    fn take(&mut self, found: ValidationResult, code: &'static str, around: &str) {
-        let errors = found.errors.into_iter().map(|text| Diagnostic::error(code, text));
+    fn take(&mut self, found: ValidationResult, code: &'static str, around: &str, names: &[&str]) {
+        let errors = found.errors.into_iter().map(|text| with_near(Diagnostic::error(code, text), names));
         let warnings = found.warnings.into_iter().map(|text| Diagnostic::warning(code, text));
         for (at, diagnostic) in errors.chain(warnings).collect::<Vec<_>>().into_iter().enumerate() {
             // Each looks through the steps of a composition.
@@ -500,6 +506,16 @@ fn pointer_of(message: &str) -> Option<String> {
         pointer.push_str(&pointer_part(name));
     }
     Some(pointer)
+}
+
+/// A finding of the reference about a name that is not there, with the one that was probably meant.
+fn with_near(finding: Diagnostic, names: &[&str]) -> Diagnostic {
+    let missing = [" does not exist", " does not reference "].iter().find_map(|end| finding.message.split_once(end));
+    let missing = missing.and_then(|(before, _)| before.strip_suffix('"')?.rsplit_once('"'));
+    match missing.and_then(|(_, name)| did_you_mean(name, names.iter().copied())) {
+        Some(near) => finding.help(format!("did you mean `{near}`?")),
+        None => finding,
+    }
 }
 
 /// The artifacts of these states.

@@ -1,13 +1,16 @@
 //! The check that a document has the shape of a pack.
 
+use crate::json::pointer_part;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
-use opcell_ir::diagnostic::Diagnostic;
+use opcell_ir::diagnostic::{Diagnostic, did_you_mean};
+use opcell_types::text::one_line;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-const PACK_SCHEMA: &str = include_str!("pack.schema.json");
+/// The JSON Schema of packs.
+pub const PACK_SCHEMA: &str = include_str!("pack.schema.json");
 
 /// Whose idea of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +41,12 @@ const AFTER_1_5: [&str; 14] = [
     "/$defs/step/oneOf/5",
 ];
 
+/// The name of the document itself as a field.
+const ROOT: &str = "(root)";
+
+/// Bytes of a key or value that a message repeats.
+const MAX_SHOWN: usize = 200;
+
 /// An error of a document's shape: its place and its text, in the reference's words.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SchemaError {
@@ -47,6 +56,10 @@ pub struct SchemaError {
     pub field: String,
     /// The error.
     pub description: String,
+    /// `true` if it is about the key at this place and not about its value.
+    pub of_key: bool,
+    /// The key or value that was probably meant.
+    pub meant: Option<String>,
 }
 
 impl std::fmt::Display for SchemaError {
@@ -59,9 +72,12 @@ impl SchemaError {
     /// As a diagnostic, without its place.
     #[must_use]
     pub fn diagnostic(&self) -> Diagnostic {
-        let at = if self.pointer.is_empty() { String::new() } else { format!("{}: ", self.field) };
+        let at = if self.field == ROOT { String::new() } else { format!("{}: ", self.field) };
         let error = Diagnostic::error("pack-schema", format!("{at}{}", self.description)).path(self.field.clone());
         match self.description.as_str() {
+            _ if self.meant.is_some() => {
+                error.help(format!("did you mean `{}`?", self.meant.as_deref().unwrap_or_default()))
+            }
             "termination is required" => {
                 error.help("say when the agent is done: `\"termination\": {\"max_steps\": 10}`, or `tool_called` with a tool's name")
             }
@@ -76,7 +92,7 @@ pub fn check_pack(pack: &Json, edition: Edition) -> Vec<SchemaError> {
     static PUBLISHED: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Published)));
     static REFERENCE: LazyLock<Validator> = LazyLock::new(|| compile(&schema(Edition::Reference)));
     match edition {
-        Edition::Published => errors(&PUBLISHED, pack, Words::Own),
+        Edition::Published => without_consequences(errors(&PUBLISHED, pack, Words::Own)),
         Edition::Reference => errors(&REFERENCE, pack, Words::Reference),
     }
 }
@@ -114,6 +130,21 @@ fn schema(edition: Edition) -> Json {
         }
     }
     schema
+}
+
+/// The errors without those that a misspelt key explains: the key that was meant is missing because of it.
+fn without_consequences(mut errors: Vec<SchemaError>) -> Vec<SchemaError> {
+    let misspelt: BTreeSet<(String, String)> = errors
+        .iter()
+        .filter(|error| error.of_key)
+        .filter_map(|error| Some((error.pointer.rsplit_once('/')?.0.to_owned(), error.meant.clone()?)))
+        .collect();
+    let is_explained = |error: &SchemaError| {
+        let missing = error.description.strip_suffix(" is required");
+        missing.is_some_and(|key| misspelt.contains(&(error.pointer.clone(), key.to_owned())))
+    };
+    errors.retain(|error| !is_explained(error));
+    errors
 }
 
 fn remove(schema: &mut Json, pointer: &str) {
@@ -165,10 +196,16 @@ fn tell(
     if wrong_types.contains(&pointer) && !matches!(error.kind(), ValidationErrorKind::Type { .. }) {
         return;
     }
-    let field =
-        if pointer.is_empty() { "(root)".to_owned() } else { pointer.trim_start_matches('/').replace('/', ".") };
+    let field = if pointer.is_empty() { ROOT.to_owned() } else { pointer.trim_start_matches('/').replace('/', ".") };
+    let plain = |description| SchemaError {
+        pointer: pointer.clone(),
+        field: field.clone(),
+        description,
+        of_key: false,
+        meant: None,
+    };
     let mut say = |description: String| {
-        reported.insert(SchemaError { pointer: pointer.clone(), field: field.clone(), description });
+        reported.insert(plain(description));
     };
     let rule = error.evaluation_path().to_string();
     if let Some(outcome) = rule.split('/').find_map(|part| match part {
@@ -179,6 +216,23 @@ fn tell(
         say(outcome.to_owned());
     }
     match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } if words == Words::Own => {
+            let keys = unexpected.iter().map(|key| SchemaError {
+                pointer: format!("{pointer}/{}", pointer_part(key)),
+                of_key: true,
+                meant: known_key(key, error),
+                ..plain(format!("unknown key `{}`", one_line(key, MAX_SHOWN)))
+            });
+            reported.extend(keys);
+        }
+        ValidationErrorKind::Enum { options } if words == Words::Own => {
+            let names: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+            let given = error.instance().as_str().unwrap_or_default();
+            let meant = did_you_mean(given, names.iter().copied()).map(str::to_owned);
+            let expected = format!("`{}`", names.join("`, `"));
+            let given = one_line(&error.instance().to_string(), MAX_SHOWN);
+            reported.insert(SchemaError { meant, ..plain(format!("{given} is not one of {expected}")) });
+        }
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             unexpected.iter().for_each(|key| say(format!("Additional property {key} is not allowed")));
         }
@@ -191,7 +245,7 @@ fn tell(
                 }
                 Chosen::Said { at, description } => {
                     let field = at.trim_start_matches('/').replace('/', ".");
-                    reported.insert(SchemaError { pointer: at, field, description });
+                    reported.insert(SchemaError { pointer: at, field, ..plain(description) });
                 }
             }
         }
@@ -205,6 +259,14 @@ fn tell(
         }
         kind => say(description(kind, &field, error.instance()).unwrap_or_else(|| error.to_string())),
     }
+}
+
+/// The key that an unknown one was probably meant for, among those beside it in the schema.
+fn known_key(key: &str, error: &ValidationError<'_>) -> Option<String> {
+    static SCHEMA: LazyLock<Json> = LazyLock::new(|| schema(Edition::Published));
+    let (around, _) = error.schema_path().as_str().rsplit_once('/')?;
+    let known = SCHEMA.pointer(around)?.get("properties")?.as_object()?;
+    did_you_mean(key, known.keys().map(String::as_str)).map(str::to_owned)
 }
 
 /// The report on alternatives of which none holds.

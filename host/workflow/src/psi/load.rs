@@ -3,7 +3,10 @@
 use super::{markdown, report::Report};
 use crate::companions::Companions;
 use crate::edn::{self, Kind, Node};
-use opcell_ir::{diagnostic::Diagnostic, source::Span};
+use opcell_ir::{
+    diagnostic::{Diagnostic, did_you_mean},
+    source::Span,
+};
 
 /// Reads a workflow file: one map with name, description and steps; every `:prompt-workflow` is replaced by what it
 /// names.
@@ -41,6 +44,22 @@ pub(super) fn edn(text: &str, companions: &dyn Companions, report: &mut Report) 
     (report.load_errors() == before).then(|| replace(&root, "steps", Kind::Vector(steps)))
 }
 
+/// The keys of a workflow.
+const ROOT_KEYS: [&str; 12] = [
+    "name",
+    "description",
+    "steps",
+    "advertise",
+    "terminal-contract",
+    "definition-id",
+    "system-prompt",
+    "inputs",
+    "limits",
+    "artifacts",
+    "summary",
+    "workflow-file-meta",
+];
+
 pub(super) const INVALID_EDN: &str = "Invalid EDN workflow definition: ";
 
 /// The first thing that is wrong with the root, as psi finds it.
@@ -51,17 +70,28 @@ fn check_root(root: &Node, report: &mut Report) -> Option<()> {
         let wrong = steps.and_then(Node::as_vector).and_then(|steps| steps.iter().find(|step| !is_step(step)));
         let error =
             Diagnostic::error("load-error", "Workflow EDN files must define target-authored `{:steps [...]}` config");
-        report.push(error.at(wrong.or(steps).unwrap_or(root).span).help(match wrong {
-            Some(_) => "every step is a map with a :type",
-            None => "expected :steps [{:name \"…\" :type :invoke …} …]",
+        let misspelt = misspelt(root, "steps").filter(|_| steps.is_none());
+        let place = wrong.or(steps).or(misspelt.map(|(key, _)| key)).unwrap_or(root).span;
+        report.push(error.at(place).help(match (wrong, misspelt) {
+            (Some(_), _) => "every step is a map with a :type".to_owned(),
+            (None, Some((_, found))) => format!("unknown key `:{found}`; did you mean `:steps`?"),
+            (None, None) => "expected :steps [{:name \"…\" :type :invoke …} …]".to_owned(),
         }));
         return None;
     }
     for key in ["name", "description"] {
         let node = root.get(key);
-        let place = node.unwrap_or(root).span;
+        let misspelt = misspelt(root, key).filter(|_| node.is_none());
+        let place = node.or(misspelt.map(|(key, _)| key)).unwrap_or(root).span;
         match node.and_then(Node::as_str) {
-            None => report.load_error(place, format!("Workflow EDN files must define top-level `:{key}` as a string")),
+            None => {
+                let message = format!("Workflow EDN files must define top-level `:{key}` as a string");
+                let error = Diagnostic::error("load-error", message).at(place);
+                report.push(match misspelt {
+                    Some((_, found)) => error.help(format!("unknown key `:{found}`; did you mean `:{key}`?")),
+                    None => error,
+                });
+            }
             Some(text) if text.trim().is_empty() => {
                 report.load_error(
                     place,
@@ -73,6 +103,13 @@ fn check_root(root: &Node, report: &mut Report) -> Option<()> {
         return None;
     }
     Some(())
+}
+
+/// The key of a map that was probably meant for the one that is missing.
+fn misspelt<'n>(root: &'n Node, missing: &str) -> Option<(&'n Node, &'n str)> {
+    let keys = root.as_map()?.iter().filter_map(|(key, _)| Some((key, key.as_keyword()?)));
+    let mut others = keys.filter(|(_, name)| !ROOT_KEYS.contains(name));
+    others.find(|(_, name)| did_you_mean(name, ROOT_KEYS) == Some(missing))
 }
 
 /// A copy of a map with another value under a key.

@@ -56,6 +56,27 @@ mod loading {
     use super::*;
 
     #[test]
+    fn a_misspelt_key_of_the_root_is_where_the_missing_one_is_reported() {
+        for (text, line, help) in [
+            ("{:name \"w\"\n :stesp []}", 2, "unknown key `:stesp`; did you mean `:steps`?"),
+            (
+                "{:steps []\n :name \"w\"\n :descripton \"d\"}",
+                3,
+                "unknown key `:descripton`; did you mean `:description`?",
+            ),
+            ("{:steps [] :nmae \"w\"}", 1, "unknown key `:nmae`; did you mean `:name`?"),
+        ] {
+            let file = SourceFile::new("w.edn", text);
+            let compiled = compiled(text);
+            let error = &compiled.diagnostics[0];
+            assert_eq!(error.help.as_deref(), Some(help));
+            assert_eq!(file.position(error.span.unwrap().start).line, line, "{text}");
+        }
+        // Another key that is known is not taken for the missing one.
+        assert_eq!(compiled("{:steps [] :name \"w\" :definition-id \"d\"}").diagnostics[0].help, None);
+    }
+
+    #[test]
     fn the_root_is_checked_in_order() {
         for (text, message) in [
             ("", "Workflow EDN file must contain a map root"),

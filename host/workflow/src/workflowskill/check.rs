@@ -85,6 +85,14 @@ pub(super) fn check(definition: &Definition, source: &str) -> Vec<Diagnostic> {
     checker.found
 }
 
+/// Returns the step that a validator's issue about an undefined one probably means.
+pub(super) fn near_step<'d>(definition: &'d Definition, message: &str) -> Option<&'d str> {
+    let name =
+        message.split_once("references undefined step \"").or(message.split_once("References undefined step \""));
+    let name = name?.1.strip_suffix('"')?;
+    did_you_mean(name, definition.steps.iter().map(|step| step.id.text.as_ref()))
+}
+
 /// Returns the place of a validator's issue.
 pub(super) fn place_of(definition: &Definition, issue: &Issue) -> Option<Span> {
     let path = issue.path.as_str();

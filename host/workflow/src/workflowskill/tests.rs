@@ -30,6 +30,24 @@ fn bare_yaml_and_markdown_compile_to_the_same_steps() {
 }
 
 #[test]
+fn undefined_steps_and_misspelt_front_matter_have_a_suggestion() {
+    let text = "---\nname: x\ndescripton: d\n---\n\n```workflow\noutputs:\n  o: { type: object, value: $steps.helo.output }\nsteps:\n  - id: hello\n    type: tool\n    tool: t\n```\n";
+    let file = SourceFile::new("x.md", text);
+    let found: Vec<_> = compile(&file)
+        .diagnostics
+        .into_iter()
+        .map(|found| (file.position(found.span.unwrap().start).line, found.help.unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (3, "`descripton` is not a key that is required; did you mean `description`?".to_owned()),
+            (8, "did you mean `hello`?".to_owned()),
+        ]
+    );
+}
+
+#[test]
 fn the_ir_survives_json() {
     let text = step(
         "    each: $inputs.list\n    delay: 1s\n    inputs: { x: { type: int, value: $inputs.n }, y: { type: string, value: 'a ${item}' } }\n  - id: b\n    type: transform\n    operation: map\n    expression: { v: $item }\n    inputs: { items: { type: array, value: $steps.a.output } }\n",

@@ -71,9 +71,10 @@ fn all() -> Vec<HostTool> {
 /// The whole reference.
 #[cfg(test)]
 pub fn page() -> String {
-    let mut page = "# Host tools\n\nThe tools that Opcell itself implements, as `opcell tools show NAME` prints them. A plugin calls \
-                    `http.fetch` once `plugin.toml` requests it and the operator has granted it. Sessions have the tools \
-                    over files, in the folders of `[sessions.files]`.\n"
+    let mut page = "# Host tools\n\nThe tools that Opcell itself implements, as `opcell tools show NAME` prints them. \
+                    Their arguments and results are in snake_case, as those of most tools are; files of Opcell are in \
+                    kebab-case. A plugin calls `http.fetch` once `plugin.toml` requests it and the operator has granted \
+                    it. Sessions have the tools over files, in the folders of `[sessions.files]`.\n"
         .to_owned();
     for tool in all() {
         let _ = write!(page, "\n{}", text(&tool));
