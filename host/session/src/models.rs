@@ -3,6 +3,8 @@
 #[cfg(feature = "providers")]
 mod answer;
 mod catalogue;
+#[cfg(feature = "providers")]
+mod coding;
 #[cfg_attr(not(feature = "providers"), expect(dead_code, reason = "secrets are read by providers alone"))]
 mod config;
 #[cfg(feature = "providers")]

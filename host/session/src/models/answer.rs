@@ -7,6 +7,7 @@
 #![allow(clippy::indexing_slicing, reason = "an absent member of a `serde_json::Value` reads as null and never panics")]
 
 mod calls;
+mod charset;
 mod end;
 mod fault;
 mod fault_forms;
@@ -16,6 +17,7 @@ mod json;
 mod reader;
 
 pub(super) use calls::{CallDrafts, Given, Piece, arguments, arguments_of_text};
+pub(super) use charset::foreign_text;
 pub(super) use end::{AnswerEnd, Finish};
 pub(super) use fault::{Fault, error_in, words_of};
 pub(super) use forms::{either, parts_of, text_in, unwrapped, whole_number};

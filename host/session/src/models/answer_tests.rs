@@ -58,6 +58,59 @@ async fn an_answer_has_a_bound_whole_streamed_and_compressed() {
     }
 }
 
+/// A body in gzip, each part a member of its own.
+fn gzip(parts: &[&str]) -> Vec<u8> {
+    let member = |part: &&str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, part.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    parts.iter().flat_map(member).collect()
+}
+
+#[tokio::test]
+async fn gzip_is_read_under_each_of_its_names_in_members_and_of_errors() {
+    let key = key();
+    let whole = openai_text("packed").to_string();
+    let (begin, rest) = whole.split_at(20);
+    for (name, parts) in [("gzip", vec![&*whole]), ("GZIP", vec![begin, rest]), ("x-gzip", vec![begin, "", rest])] {
+        let answer = Canned::body("application/json", gzip(&parts)).header("content-encoding", name);
+        let server = Server::start(vec![answer]).await;
+        let reply = models(&server, Api::OpenaiCompletions, &key, |_| {}).complete(&ask("go"), None).await.unwrap();
+        assert_eq!(reply.message.content, "packed", "{name}");
+        assert_eq!(server.asked()[0].header("accept-encoding"), Some("gzip"));
+    }
+    let refusal = Canned::body("application/json", gzip(&[r#"{"error": {"message": "no such model"}}"#]));
+    let server = Server::start(vec![refusal.header("content-encoding", "X-GZIP").status(404)]).await;
+    let failed = models(&server, Api::OpenaiCompletions, &key, |_| {}).complete(&ask("go"), None).await.unwrap_err();
+    assert!(failed.message.contains("no such model"), "{}", failed.message);
+}
+
+#[tokio::test]
+async fn text_in_another_charset_is_named_and_not_asked_for_again() {
+    let key = key();
+    let body = openai_text("hi").to_string();
+    let utf16 =
+        |mark: &[u8], text: &str| [mark.to_vec(), text.encode_utf16().flat_map(u16::to_be_bytes).collect()].concat();
+    let utf32: Vec<u8> = body.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+    for (charset, bytes) in [
+        ("UTF-16", utf16(&[0xfe, 0xff], &body)),
+        ("UTF-16", utf16(&[], &body)),
+        ("UTF-16", utf16(&[], &format!("data: {body}\n\n"))),
+        ("UTF-32", utf32),
+    ] {
+        let server = Server::start(vec![Canned::body("application/json; charset=utf-16", bytes.clone())]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        let failed = models.complete(&ask("go"), Some(&Pieces::default())).await.unwrap_err();
+        assert_eq!(failed.reason.as_ref(), "malformed-reply");
+        assert!(failed.message.contains(&format!("it is text in {charset}, and JSON")), "{}", failed.message);
+        assert_eq!(server.asked().len(), 1);
+    }
+    // The header alone says nothing.
+    let server = Server::start(vec![Canned::body("application/json; charset=utf-16", body)]).await;
+    assert!(models(&server, Api::OpenaiCompletions, &key, |_| {}).complete(&ask("go"), None).await.is_ok());
+}
+
 #[tokio::test]
 async fn an_answer_of_very_many_small_values_is_refused_before_it_is_unpacked() {
     let key = key();

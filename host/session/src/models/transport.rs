@@ -1,9 +1,12 @@
 //! HTTP to providers: one request, and its answer within a bound.
 
-use super::answer::{Answer, AnswerReader, Fault, error_in, words_of};
+use super::answer::{Answer, AnswerReader, Fault, error_in, foreign_text, words_of};
+use super::coding::Coding;
 use super::protocols::Outgoing;
 use jiff::{Timestamp, tz::TimeZone};
-use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
 use reqwest::{Client, Response};
 use serde_json::Value as Json;
 use std::time::{Duration, SystemTime};
@@ -28,7 +31,6 @@ pub(super) fn client() -> Result<Client, Fault> {
     // elsewhere.
     Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        .gzip(true)
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| Fault::unavailable(format!("cannot create an HTTP client: {}", chain(&error))))
@@ -38,6 +40,7 @@ pub(super) fn client() -> Result<Client, Fault> {
 pub(super) async fn send(client: &Client, outgoing: &Outgoing, extra: &[(String, String)]) -> Result<Response, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     let own = outgoing.headers.iter().map(|(name, value)| (*name, value.as_str()));
     for (name, value) in own.chain(extra.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
         let unusable = |what: &str| Fault::refused(format!("the header `{name}` {what}"));
@@ -63,24 +66,23 @@ pub(super) async fn read(mut response: Response, mut reader: AnswerReader<'_>) -
     if kind.to_ascii_lowercase().starts_with(AMAZON_EVENTS) {
         return Err(Fault::foreign_stream());
     }
-    let encoding =
-        response.headers().get(CONTENT_ENCODING).map(|encoding| String::from_utf8_lossy(encoding.as_bytes()));
-    if let Some(encoding) = encoding.filter(|encoding| is_encoded(encoding)) {
-        return Err(Fault::malformed(format!("it is encoded as `{encoding}`, which was not asked for")));
-    }
+    let mut coding = coding_of(&response)?;
     while let Some(bytes) = response.chunk().await.map_err(|error| Fault::unavailable(chain(&error)))? {
-        reader.push(&bytes)?;
+        reader.push(&coding.read(&bytes)?)?;
         if reader.is_over() {
-            break;
+            return reader.end();
         }
     }
+    coding.end()?;
     reader.end()
 }
 
-/// Returns `true` if a header names an encoding that changes the body. Servers write others, such as `utf-8`.
-fn is_encoded(header: &str) -> bool {
-    const ENCODINGS: [&str; 7] = ["br", "deflate", "zstd", "compress", "x-compress", "gzip", "x-gzip"];
-    header.split(',').any(|name| ENCODINGS.iter().any(|encoding| name.trim().eq_ignore_ascii_case(encoding)))
+/// The coding of a response's body.
+fn coding_of(response: &Response) -> Result<Coding, Fault> {
+    // Each of several headers counts, as if they were one.
+    let named = response.headers().get_all(CONTENT_ENCODING).iter();
+    let named: Vec<_> = named.map(|name| String::from_utf8_lossy(name.as_bytes())).collect();
+    Coding::of(Some(&named.join(",")))
 }
 
 /// A response that is an error, in its own words.
@@ -88,9 +90,11 @@ async fn refusal(mut response: Response) -> Fault {
     let status = response.status().as_u16();
     let wait = retry_after(response.headers());
     let target = response.headers().get(LOCATION).map(|target| String::from_utf8_lossy(target.as_bytes()).into_owned());
+    let mut coding = coding_of(&response).unwrap_or(Coding::None);
     let mut body = Vec::new();
     while body.len() < MAX_ERROR_BYTES
         && let Ok(Some(bytes)) = response.chunk().await
+        && let Ok(bytes) = coding.read(&bytes)
     {
         body.extend_from_slice(bytes.get(..MAX_ERROR_BYTES - body.len()).unwrap_or(&bytes));
     }
@@ -112,7 +116,10 @@ async fn refusal(mut response: Response) -> Fault {
     if let Some(finer) = known.filter(is_finer) {
         return Fault { status: Some(status), wait, ..finer };
     }
-    let text = String::from_utf8_lossy(&body);
+    let text = match foreign_text(&body) {
+        Some(charset) => format!("its words are in {charset}, which is not read").into(),
+        None => String::from_utf8_lossy(&body),
+    };
     let words = document.as_ref().and_then(words_of).unwrap_or_else(|| text.trim().to_owned());
     let said = match target {
         Some(target) if (300..400).contains(&status) => {

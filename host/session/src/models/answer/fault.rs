@@ -52,6 +52,15 @@ impl Fault {
         )
     }
 
+    /// The body is text in another charset than UTF-8, and will be again.
+    pub(in super::super) fn foreign_text(charset: &str) -> Self {
+        let said = format!(
+            "it is text in {charset}, and JSON is sent in UTF-8; configure the server, or the gateway before it, to send \
+             UTF-8"
+        );
+        Self { repeat: false, ..Self::malformed(said) }
+    }
+
     /// The body ended within the answer.
     pub(in super::super) fn cut() -> Self {
         Self::unavailable("its answer ended before it was complete")

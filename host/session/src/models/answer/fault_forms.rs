@@ -1,5 +1,6 @@
 //! Documents of errors as clouds and gateways write them, in the form of most providers.
 
+use super::parse;
 use serde_json::{Map, Value as Json, json};
 use std::borrow::Cow;
 
@@ -14,10 +15,12 @@ pub(super) fn canonical(document: &Json) -> Cow<'_, Json> {
         true => Cow::Owned(uncapitalized(document, LEVELS)),
         false => Cow::Borrowed(document),
     };
-    if !document["error"].is_null() {
-        return document;
-    }
-    match error_of(&document) {
+    let error = match &document["error"] {
+        Json::Null => error_of(&document),
+        Json::String(text) => error_within(text),
+        _ => None,
+    };
+    match error {
         Some(error) => {
             let mut owned = document.into_owned();
             if let Json::Object(entries) = &mut owned {
@@ -29,8 +32,24 @@ pub(super) fn canonical(document: &Json) -> Cow<'_, Json> {
     }
 }
 
+/// The error in a text that is JSON once more.
+fn error_within(text: &str) -> Option<Json> {
+    let error = parse(text.trim_start().strip_prefix('{').map(|_| text)?.as_bytes()).ok()?;
+    Some(if error["error"].is_object() { error["error"].clone() } else { error })
+}
+
+/// The error of an event of Bedrock's streams, which has the name of an exception, as gateways write it out.
+fn exception_of(document: &Json) -> Option<Json> {
+    let entries = document.as_object().filter(|entries| entries.len() == 1)?;
+    let (name, body) = entries.iter().next().filter(|(name, body)| name.ends_with("Exception") && body.is_object())?;
+    Some(json!({"type": name, "message": body["message"], "status": body["originalStatusCode"]}))
+}
+
 /// The error of a document that has it elsewhere.
 fn error_of(document: &Json) -> Option<Json> {
+    if let Some(exception) = exception_of(document) {
+        return Some(exception);
+    }
     let fault = &document["fault"];
     if fault.is_object() {
         return Some(json!({"message": fault["faultstring"], "code": fault["detail"]["errorcode"]}));

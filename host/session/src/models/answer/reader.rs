@@ -1,5 +1,6 @@
 //! Reads the body of an answer while it comes.
 
+use super::charset::foreign_text;
 use super::frames::{Frame, Frames};
 use super::json::{self, NotJson};
 use super::{Answer, Close, Event, Fault, Protocol, words_of};
@@ -43,7 +44,15 @@ impl<'a> AnswerReader<'a> {
         if is_amazon_event(self.frames.head()) {
             return Err(Fault::foreign_stream());
         }
+        // UTF-16 and UTF-32 are told apart by four bytes.
+        if self.frames.head().len() >= 4 {
+            self.check_charset()?;
+        }
         frames.into_iter().try_for_each(|frame| self.frame(frame))
+    }
+
+    fn check_charset(&self) -> Result<(), Fault> {
+        foreign_text(self.frames.head()).map_or(Ok(()), |charset| Err(Fault::foreign_text(charset)))
     }
 
     /// Returns `true` once nothing more is expected.
@@ -53,6 +62,7 @@ impl<'a> AnswerReader<'a> {
 
     /// The answer, when the body has ended.
     pub(in super::super) fn end(mut self) -> Result<Answer, Fault> {
+        self.check_charset()?;
         let mut frames = Vec::new();
         self.frames.end(&mut frames);
         for frame in frames {

@@ -279,7 +279,9 @@ impl Protocol for Anthropic {
     fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let document = unwrapped(event.data, "content");
         let kind = document["type"].as_str().or(event.name).unwrap_or_default().to_owned();
-        let has_answer = !kind.is_empty() && kind != "error" || document["content"].is_array();
+        // The type of a problem document is an address.
+        let is_kind = !kind.is_empty() && kind != "error" && !kind.contains(':');
+        let has_answer = is_kind || document["content"].is_array();
         if let Some(fault) = error_in(&document, event.name, has_answer) {
             return Err(fault);
         }
