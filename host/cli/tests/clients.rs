@@ -19,6 +19,9 @@ use std::{
 /// Readers of descriptions of APIs, from PyPI.
 const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-client==0.29.1"];
 
+/// A generator of types in TypeScript, the client that uses them, and the compiler that checks both, from npm.
+const TYPESCRIPT: [&str; 3] = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3"];
+
 /// A linter of descriptions of APIs, from npm.
 const LINTER: &str = "@redocly/cli@2.77.0";
 
@@ -69,6 +72,34 @@ fn installed(packages: &[&str]) -> Option<PathBuf> {
         return None;
     }
     Some(bin)
+}
+
+/// The folder of the packages from npm, made once; `None`, after a line on stderr, where they cannot be had.
+fn packages() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients-typescript");
+    fs::create_dir_all(&folder).unwrap();
+    // One test at a time: each would remove what the other installs.
+    let lock = fs::File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    let complete = folder.join("complete");
+    if fs::read_to_string(&complete).unwrap_or_default() == TYPESCRIPT.join(" ") {
+        return Some(folder);
+    }
+    // A package of its own: npm would install into the next one above.
+    fs::write(folder.join("package.json"), r#"{"name": "clients", "private": true, "type": "module"}"#).unwrap();
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).args(TYPESCRIPT).current_dir(&folder);
+    let failed = match npm.output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(said(&output)),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(error) = failed {
+        eprintln!("SKIPPED: {} could not be installed from npm: {error}", TYPESCRIPT.join(" and "));
+        return None;
+    }
+    fs::write(complete, TYPESCRIPT.join(" ")).unwrap();
+    Some(folder)
 }
 
 fn said(output: &Output) -> String {
@@ -187,10 +218,12 @@ fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
     server.wait_for("r2", "completed");
     server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
     server.wait_for("r1", "suspended");
-    let pages: [(&str, &[&str]); 6] = [
+    let pages: [(&str, &[&str]); 8] = [
         ("/", &["r1", "r2", "approval ship", "suspended"]),
         ("/t/default/plugins", &["The project has no plugins."]),
         ("/t/default/triggers", &["The project has no triggers"]),
+        ("/t/default/workflows", &["greet", "Greets", "Asks"]),
+        ("/t/default/workflows/ask", &["Start a run", "ID of the run", "graph.svg"]),
         ("/t/default/runs/r1", &["Approve", "Refuse", "&lt;img src=x", "Timeline", "graph.svg"]),
         ("/t/default/runs/r2", &["completed", "&lt;script&gt;document.title", "Compare with run"]),
         ("/t/default/compare?a=r1&b=r2", &["Two runs"]),
@@ -248,6 +281,31 @@ fn a_client_that_is_generated_from_the_description_starts_approves_and_forks_a_r
     assert!(generated.status.success(), "{}", said(&generated));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/client.py");
     let used = Command::new(bin.join("python")).arg(script).arg(folder.path()).arg(&server.address).output().unwrap();
+    assert!(used.status.success() && said(&used).contains("done"), "{}", said(&used));
+}
+
+#[test]
+fn a_typescript_client_that_is_generated_from_the_description_starts_approves_and_forks_a_run() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
+    let Some(packages) = packages() else { return };
+    // Beside the packages, where their programs find each other; no other test uses these files.
+    let sources = packages.join("sources");
+    fs::create_dir_all(&sources).unwrap();
+    fs::write(sources.join("openapi.json"), description).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/client.ts");
+    fs::copy(script, sources.join("client.ts")).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let program = packages.join("node_modules/.bin").join(program);
+        let output = Command::new(program).args(arguments).current_dir(&sources).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    run("openapi-typescript", &["openapi.json", "-o", "generated.ts"]);
+    let checked = ["--strict", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"];
+    run("tsc", &[&checked[..], &["--outDir", "compiled", "client.ts", "generated.ts"]].concat());
+    let used = Command::new("node").arg("compiled/client.js").arg(&server.address).current_dir(&sources).output();
+    let used = used.unwrap();
     assert!(used.status.success() && said(&used).contains("done"), "{}", said(&used));
 }
 

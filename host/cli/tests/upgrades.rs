@@ -12,6 +12,7 @@ mod server;
 #[path = "support/versions.rs"]
 mod versions;
 
+use opcell_journal_postgres::scratch;
 use serde_json::json;
 use std::{
     fs,
@@ -197,5 +198,38 @@ fn a_run_moves_to_another_version_by_a_recorded_command_and_only_if_it_offers_wh
         done(at, &["runs", "resume", name, "--quiet"]);
         assert_eq!(result(at, name), json!(says));
         done(at, &["runs", "replay", name]);
+    }
+}
+
+/// The project of a folder on another machine, where its user has never used it.
+fn elsewhere(at: &Path) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(at).unwrap().map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_file()) {
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_worker_that_never_had_a_version_takes_it_from_a_journal_that_shares_versions_and_from_no_other() {
+    let Some(server) = scratch::Server::start().unwrap() else { return };
+    for (schema, shared) in [("own", false), ("shared", true)] {
+        let versions = if shared { "&versions=shared" } else { "" };
+        let journal = format!("--journal={}&schema={schema}{versions}", server.url());
+        let folder = project();
+        let at = folder.path();
+        let begun = run(at, &["run", "say", "--as", "waits", "--quiet", &journal]);
+        assert_eq!(begun.status.code(), Some(3), "{}", String::from_utf8_lossy(&begun.stderr));
+        upgrade(at, "version 1");
+        done(at, &["runs", &journal, "signal", "waits", "go", "--quiet"]);
+        let other = elsewhere(at);
+        let resumed = run(other.path(), &["runs", &journal, "resume", "waits"]);
+        let said = [resumed.stdout, resumed.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+        if shared {
+            assert!(resumed.status.success() && said.contains("version 0"), "{said}");
+            assert_eq!(accepted(other.path()).len(), 2);
+        } else {
+            assert!(said.contains("pinned-plugin-missing"), "{said}");
+        }
     }
 }

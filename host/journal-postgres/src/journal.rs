@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
     Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
-    RunEntry, RunId, RunQuery, RunState, Snapshot, StatusTally, tally,
+    RunEntry, RunId, RunQuery, RunState, SharedVersions, Snapshot, StatusTally, tally,
 };
 use std::{
     collections::BTreeMap,
@@ -97,7 +97,11 @@ impl PostgresJournal {
     }
 
     /// As [`query`](Self::query), for a statement that may run twice: a connection that breaks is replaced for a while.
-    async fn query_again(&self, sql: &str, values: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, JournalError> {
+    pub(crate) async fn query_again(
+        &self,
+        sql: &str,
+        values: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, JournalError> {
         let until = Instant::now() + RECONNECT_TIMEOUT;
         let mut pause = PAUSE.0;
         loop {
@@ -523,6 +527,10 @@ impl Journal for PostgresJournal {
 
     fn ownership(&self) -> Ownership {
         self.lease.ownership()
+    }
+
+    fn shared_versions(&self) -> Option<&dyn SharedVersions> {
+        self.settings.shares_versions.then_some(self)
     }
 
     async fn changed(&self, at_most: Duration) {

@@ -34,6 +34,7 @@ mod lease;
 mod wake;
 
 mod journal;
+mod versions;
 
 #[cfg(feature = "scratch")]
 pub mod scratch;

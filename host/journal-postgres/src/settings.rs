@@ -13,6 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 /// | `pooler` | `none` | `transaction` behind a pooler in transaction mode: no prepared statements, no `LISTEN` |
 /// | `connections` | 8 | the most connections of this process |
 /// | `lease` | 10 | seconds after which a silent process loses its runs; renewed three times as often |
+/// | `versions` | `own` | `shared`: workers take accepted versions of plugins from each other, through a table of the schema |
 /// | `sslrootcert` | the system's | a PEM file with the certificates to trust |
 ///
 /// `sslmode` is `require`, with a certificate that leads to a trusted root, unless the server is on this machine or the
@@ -29,6 +30,8 @@ pub struct Settings {
     pub connections: usize,
     /// The time for which a process owns its runs without a sign of life.
     pub lease: Duration,
+    /// `true` if workers take accepted versions of plugins from each other.
+    pub shares_versions: bool,
     roots: Option<String>,
 }
 
@@ -73,7 +76,7 @@ impl FromStr for Settings {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             match key {
-                "schema" | "pooler" | "connections" | "lease" | "sslrootcert" => {
+                "schema" | "pooler" | "connections" | "lease" | "versions" | "sslrootcert" => {
                     ours.insert(key, value);
                 }
                 _ => theirs.push(pair),
@@ -103,6 +106,11 @@ impl FromStr for Settings {
             Some("transaction") => true,
             Some(other) => return Err(error(format!("`pooler={other}`: expected `none` or `transaction`"))),
         };
+        let shares_versions = match ours.get("versions").copied() {
+            None | Some("own") => false,
+            Some("shared") => true,
+            Some(other) => return Err(error(format!("`versions={other}`: expected `own` or `shared`"))),
+        };
         let number = |key: &str, default: u64, range: std::ops::RangeInclusive<u64>| match ours.get(key) {
             None => Ok(default),
             Some(text) => text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
@@ -112,7 +120,7 @@ impl FromStr for Settings {
         let connections = usize::try_from(number("connections", 8, 2..=1_000)?).unwrap_or(8);
         let lease = Duration::from_secs(number("lease", 10, 1..=3_600)?);
         let roots = ours.get("sslrootcert").map(|path| (*path).to_owned());
-        Ok(Self { server, schema: schema.to_owned(), transaction_pooler, connections, lease, roots })
+        Ok(Self { server, schema: schema.to_owned(), transaction_pooler, connections, lease, shares_versions, roots })
     }
 }
 
@@ -182,6 +190,15 @@ mod tests {
             let error = format!("postgres://h/d?schema={schema}").parse::<Settings>().unwrap_err();
             assert!(error.to_string().contains("expected 1 to 40"), "{error}");
         }
+    }
+
+    #[test]
+    fn versions_are_shared_only_where_the_url_says_so() {
+        let shares = |url: &str| url.parse::<Settings>().map(|settings| settings.shares_versions);
+        assert_eq!(shares("postgres://h/d"), Ok(false));
+        assert_eq!(shares("postgres://h/d?versions=own"), Ok(false));
+        assert_eq!(shares("postgres://h/d?versions=shared"), Ok(true));
+        assert!(shares("postgres://h/d?versions=all").unwrap_err().to_string().contains("expected `own` or `shared`"));
     }
 
     #[test]

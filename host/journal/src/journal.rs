@@ -4,6 +4,7 @@ use crate::{
     ownership::Ownership,
     query::{RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState, StoredValue},
+    versions::SharedVersions,
 };
 use async_trait::async_trait;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -543,6 +544,11 @@ pub trait Journal: Send + Sync {
     /// The storage's.
     fn adopt(&self, _runs: &[RunId]) -> Result<(), JournalError> {
         Ok(())
+    }
+
+    /// The versions of plugins that the workers of this journal share; `None` if they share none.
+    fn shared_versions(&self) -> Option<&dyn SharedVersions> {
+        None
     }
 
     /// Waits until a run may have become runnable, or for this long. A journal that cannot know returns after a fifth

@@ -14,6 +14,8 @@ mod ownership;
 
 mod query;
 
+mod versions;
+
 mod journal;
 
 mod memory;
@@ -45,3 +47,4 @@ pub use record::{
 };
 #[cfg(feature = "sqlite")]
 pub use sqlite::{BackupError, SqliteJournal, backup, restore};
+pub use versions::{SharedVersion, SharedVersions};

@@ -8,12 +8,17 @@ use async_trait::async_trait;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
+use tokio::sync::Notify;
 
 /// Ended runs that are kept by default: what a process remembers must not grow with how long it runs. So
 /// many fit the second cache of one core beside the run that continues, which makes its steps a third faster than ten
 /// times as many do.
 const ENDED_RECORDS: u64 = 2_000;
+
+/// The longest wait for a message: timers become due without one.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
 /// A journal in memory. Clones share the runs, so a test can drop an engine and resume its runs with another. Of runs
 /// that ended, the last one is kept, and those before it as long as they have no more than 2,000 records together, or
@@ -21,6 +26,8 @@ const ENDED_RECORDS: u64 = 2_000;
 #[derive(Debug, Clone, Default)]
 pub struct MemoryJournal {
     runs: Arc<Mutex<Runs>>,
+    /// Wakes whoever waits for runs that can continue.
+    posted: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -142,7 +149,8 @@ impl MemoryJournal {
     /// An empty journal that keeps runs that ended as long as they have no more than this many records together.
     #[must_use]
     pub fn keeping(records: u64) -> Self {
-        Self { runs: Arc::new(Mutex::new(Runs { keep: records, ..Runs::default() })) }
+        let runs = Runs { keep: records, ..Runs::default() };
+        Self { runs: Arc::new(Mutex::new(runs)), posted: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Runs> {
@@ -329,7 +337,15 @@ impl Journal for MemoryJournal {
             found.inbox.push(InboxMessage { id: found.next_message, at, payload });
             found.next_message += 1;
             Ok(())
-        })?
+        })??;
+        self.posted.notify_waiters();
+        self.posted.notify_one();
+        Ok(())
+    }
+
+    async fn changed(&self, at_most: Duration) {
+        // Timers become due without a message.
+        let _ = tokio::time::timeout(at_most.min(LONGEST_WAIT), self.posted.notified()).await;
     }
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {

@@ -1,6 +1,7 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
 mod backup;
+mod news;
 mod packs;
 mod rows;
 mod schema;
@@ -18,12 +19,14 @@ use crate::{
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
+use news::News;
 use rows::{Found, Most, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
 use rusqlite::{Connection, Row, params};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// Bytes of text after which a read is full: packs hold 250 times what they take in the file.
@@ -45,6 +48,7 @@ pub struct SqliteJournal {
     rows: Arc<Mutex<HashMap<RunId, i64>>>,
     /// The file, and what identifies it.
     file: Arc<(PathBuf, Option<(u64, u64)>)>,
+    news: Arc<News>,
 }
 
 /// Returns the identity of a file, whatever its name.
@@ -74,8 +78,9 @@ impl SqliteJournal {
         let checkpoints =
             Checkpoints::new(&connection, Box::new(move || schema::connect(&again).ok())).map_err(storage)?;
         let writer = Writer::start(connection, checkpoints).map_err(storage)?;
+        let news = Arc::new(News::new(&path));
         let file = Arc::new((path.clone(), identity(&path)));
-        Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default(), file })
+        Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default(), file, news })
     }
 
     /// Returns the identifier that a store has in its file from when it was made, or first opened since stores have
@@ -409,7 +414,9 @@ impl Journal for SqliteJournal {
 
     async fn runnable(&self, now: i64, limit: u64) -> Result<Vec<RunId>, JournalError> {
         let owner = self.owner.clone();
-        self.read_with(move |connection| {
+        let before = self.news.before_look();
+        let look = move |connection: &Connection| {
+            let message = news::newest_message(connection)?;
             let mut query = connection
                 .prepare_cached(
                     "SELECT run, owner FROM (SELECT id FROM runs WHERE due <= ?1 UNION SELECT run FROM inbox) AS could
@@ -427,9 +434,15 @@ impl Journal for SqliteJournal {
                     found.push(row.get::<_, String>(0).map_err(storage)?.into());
                 }
             }
-            Ok(found)
-        })
-        .await
+            Ok((message, found))
+        };
+        let (message, found) = self.read_with(look).await?;
+        self.news.looked(before, message);
+        Ok(found)
+    }
+
+    async fn changed(&self, at_most: Duration) {
+        self.news.wait(at_most, &self.reader).await;
     }
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
@@ -460,7 +473,8 @@ impl Journal for SqliteJournal {
 
     async fn post(&self, run: &RunId, at: i64, payload: Arc<str>) -> Result<(), JournalError> {
         let run = run.clone();
-        self.writer
+        let posted = self
+            .writer
             .write(move |connection| {
                 let found = find(connection, &run)?;
                 if found.ended {
@@ -474,7 +488,11 @@ impl Journal for SqliteJournal {
                     .map_err(storage)?;
                 Ok(())
             })
-            .await
+            .await;
+        if posted.is_ok() {
+            self.news.posted();
+        }
+        posted
     }
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, JournalError> {

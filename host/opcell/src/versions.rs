@@ -12,6 +12,7 @@ use crate::{
     },
     places::Places,
 };
+use opcell_journal::SharedVersion;
 use opcell_types::{
     Digest,
     files::{Folder, Readers, lock, read_bounded, read_text_bounded},
@@ -48,7 +49,7 @@ impl Version {
     }
 
     /// The name of its record.
-    fn to_name(&self) -> String {
+    pub(crate) fn to_name(&self) -> String {
         format!("{}.{}", self.digest, self.plugin)
     }
 
@@ -163,6 +164,30 @@ impl AcceptedVersions {
         };
         let found = Digest::of_hash(blake3::hash(&bytes));
         if found == *digest { Ok(bytes) } else { Err(VersionError::Damaged { file, found }) }
+    }
+
+    /// Returns a version as other workers of a journal may take it.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find) and [`component`](Self::component).
+    pub(crate) fn to_share(&self, version: &Version) -> Result<SharedVersion, VersionError> {
+        let record = toml_edit::ser::to_string_pretty(&self.find(version)?).map_err(|error| VersionError::Record {
+            file: self.records.join(version.to_name()),
+            problem: error.to_string(),
+        })?;
+        Ok(SharedVersion { record: record.into(), component: self.component(&version.digest)?.into() })
+    }
+
+    /// Keeps a version that another worker of a journal shares.
+    ///
+    /// # Errors
+    /// When its record or its bytes are not those of the version, and as the system says.
+    pub(crate) fn keep_shared(&self, version: &Version, shared: &SharedVersion) -> io::Result<()> {
+        let accepted: Locked = toml_edit::de::from_str(&shared.record).map_err(io::Error::other)?;
+        if accepted.digest.as_ref() != Some(&version.digest) {
+            return Err(io::Error::other("its record is that of another version"));
+        }
+        self.keep(&version.plugin, &accepted, || Ok(shared.component.to_vec()))
     }
 
     /// Returns the path of a component.
@@ -384,6 +409,22 @@ mod tests {
         assert!(ground.project("one").find(&version).is_ok());
         let renamed = Version::new("other", version.digest);
         assert!(matches!(ground.project("one").find(&renamed), Err(VersionError::Unknown)));
+    }
+
+    #[test]
+    fn a_shared_version_is_taken_if_its_bytes_and_its_record_are_those_of_its_digest() {
+        let (here, there) = (Ground::new(), Ground::new());
+        let version = accept(&there.project("one"), b"first");
+        let shared = there.project("one").to_share(&version).unwrap();
+        let changed = SharedVersion { component: b"other".as_slice().into(), ..shared.clone() };
+        let renamed = Version::new("repo", Digest::of_hash(blake3::hash(b"other")));
+        let project = here.project("one");
+        assert!(project.keep_shared(&version, &changed).is_err());
+        assert!(project.keep_shared(&renamed, &changed).is_err());
+        assert!(matches!(project.find(&version), Err(VersionError::Unknown)));
+        project.keep_shared(&version, &shared).unwrap();
+        assert_eq!(project.component(&version.digest).unwrap(), b"first");
+        assert_eq!(project.find(&version).unwrap().bytes, Some(5));
     }
 
     #[test]

@@ -50,8 +50,9 @@ pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub(crate) use input::send as answer_input;
 pub use root::Document;
-pub(crate) use runs::{PARK, Start, begin, encoded, may_share, run_graph};
+pub(crate) use runs::{PARK, Start, begin, encoded, may_share, run_graph, run_name};
 pub(crate) use send::{GrantBody, answer, answer_calls, grant, own, write_grant};
+pub(crate) use workflows::{named, workflow_graph};
 
 /// Largest body of a request.
 pub const MAX_BODY: usize = 4 << 20;

@@ -1,13 +1,15 @@
-//! The page: runs, one run, two runs beside each other, triggers, plugins. Rendered here, readable without its script,
+//! The page: runs, one run, two runs beside each other, workflows, triggers, plugins. Rendered here, readable without its script,
 //! and asks nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy
 //! allows no script but ours.
 
+mod bulk;
 mod compare;
 mod door;
 mod list;
 mod refusal;
 mod run;
 mod triggers;
+mod workflows;
 
 use crate::{api::App, tenant::Tenant, threads};
 use axum::{
@@ -39,6 +41,13 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))
         .route("/t/{tenant}/triggers", get(triggers::triggers))
+        .route("/t/{tenant}/workflows", get(workflows::list))
+        .route("/t/{tenant}/workflows/{workflow}", get(workflows::show))
+        .route("/t/{tenant}/workflows/{workflow}/graph.svg", get(workflows::graph))
+        .route("/t/{tenant}/workflows/{workflow}/start", post(workflows::start))
+        .route("/t/{tenant}/select", get(bulk::select))
+        .route("/t/{tenant}/selected/cancel", post(bulk::cancel))
+        .route("/t/{tenant}/selected/delete", post(bulk::delete))
         .route("/t/{tenant}/compare", get(compare::compare))
         .route("/t/{tenant}/runs/{run}", get(run::show))
         .route("/t/{tenant}/runs/{run}/graph.svg", get(run::graph))
@@ -125,6 +134,7 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                         nav aria-label="Tenant" {
                             @if tenant != Tenant::DEFAULT { b { (tenant) } }
                             a href=(place(tenant, "")) { "Runs" }
+                            a href=(place(tenant, "/workflows")) { "Workflows" }
                             a href=(place(tenant, "/triggers")) { "Triggers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
                         }

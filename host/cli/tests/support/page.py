@@ -65,6 +65,24 @@ with sync_playwright() as playwright:
     page.get_by_role("button", name="Fork after this event").first.click()
     expect(page.locator("h1")).not_to_have_text("live-2")
 
+    # A run is started by the form of its workflow, and several are cancelled together after a confirmation.
+    page.goto(f"{url}/t/default")
+    page.get_by_role("link", name="Workflows", exact=True).click()
+    page.get_by_role("link", name="ask", exact=True).click()
+    page.get_by_label("ID of the run").fill("form-1")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("h1")).to_have_text("form-1")
+    start("form-2", "ask")
+    page.goto(f"{url}/t/default?run=form-")
+    page.get_by_role("link", name="Cancel or delete several").click()
+    assert page.locator("input[name=run]").count() == 2
+    page.get_by_label("I am sure").check()
+    page.get_by_role("button", name="Cancel the selected runs").click()
+    page.wait_for_url(f"{url}/t/default")
+    for run in ["form-1", "form-2"]:
+        page.goto(f"{url}/t/default/runs/{run}")
+        expect(page.locator(".status").first).to_have_text("cancelled")
+
     # Parts of a long run are pages, each small; the first and the last are one step away.
     page.goto(f"{url}/t/default/runs/many")
     expect(page.locator(".timeline > li")).to_have_count(200)

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery, StatusTally,
+    Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
 use std::{
     collections::BTreeMap,
@@ -133,6 +133,10 @@ impl Journal for Metered {
 
     fn ownership(&self) -> Ownership {
         self.journal.ownership()
+    }
+
+    fn shared_versions(&self) -> Option<&dyn SharedVersions> {
+        self.journal.shared_versions()
     }
 
     async fn changed(&self, at_most: Duration) {

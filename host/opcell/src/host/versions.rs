@@ -16,7 +16,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_engine::{Engine, ResumeOptions, RunError, RunHandle, event::Event};
-use opcell_journal::{Journal, RunEntry, RunQuery};
+use opcell_journal::{Journal, RunEntry, RunQuery, SharedVersions};
 use opcell_session::HostSessions;
 use opcell_types::Digest;
 use std::{
@@ -166,13 +166,56 @@ async fn put_version(parts: &mut Parts, version: &Version) -> Result<(), String>
     let plugin = parts.config.plugins.get_mut(&version.plugin).ok_or("the project no longer has the plugin")?;
     let versions = AcceptedVersions::of(&lock, &parts.ground.places);
     let versions = versions.ok_or("this user has no home directory in which versions are kept")?;
-    let (looked, wanted) = (versions.clone(), version.clone());
-    let found = tokio::task::spawn_blocking(move || looked.find(&wanted)).await.map_err(|error| error.to_string())?;
-    let accepted: Locked = found.map_err(|error: VersionError| error.to_string())?;
+    let accepted = match usable(&versions, version).await {
+        Ok(accepted) => accepted,
+        Err(error) => match parts.journal.as_ref().and_then(|journal| journal.shared_versions()) {
+            Some(shared) => fetch(&versions, shared, version).await.map_err(|why| format!("{error}; {why}"))?,
+            None => return Err(error),
+        },
+    };
     plugin.path = versions.component_file(&version.digest);
     plugin.component = Some(Component::Stored(Arc::new(OfDigest { versions, digest: version.digest.clone() })));
     (plugin.origin, plugin.dev) = (None, false);
     parts.config.lock = Some(lock.with_version(&version.plugin, accepted));
+    Ok(())
+}
+
+/// Returns the record of an accepted version whose component is here and sound.
+async fn usable(versions: &AcceptedVersions, version: &Version) -> Result<Locked, String> {
+    let (versions, version) = (versions.clone(), version.clone());
+    let found = tokio::task::spawn_blocking(move || {
+        let accepted = versions.find(&version)?;
+        versions.component(&version.digest)?;
+        Ok(accepted)
+    });
+    found.await.map_err(|error| error.to_string())?.map_err(|error: VersionError| error.to_string())
+}
+
+/// Takes a version from the workers of a journal that share theirs.
+async fn fetch(versions: &AcceptedVersions, shared: &dyn SharedVersions, version: &Version) -> Result<Locked, String> {
+    let found = shared.get(&version.to_name(), opcell_registry::MAX_COMPONENT).await;
+    let found = found.map_err(|error| format!("the versions of the journal cannot be read: {error}"))?;
+    let found = found.ok_or("the journal has no version of this digest")?;
+    let (store, wanted) = (versions.clone(), version.clone());
+    let keeping = tokio::task::spawn_blocking(move || store.keep_shared(&wanted, &found));
+    let done = keeping.await.map_err(|error| error.to_string())?;
+    done.map_err(|error| format!("the version of the journal is not used: {error}"))?;
+    tracing::info!(plugin = version.plugin, digest = version.digest.short(), "took a version from the journal");
+    usable(versions, version).await
+}
+
+/// Gives the versions that are loaded to the other workers of the journal, if they share theirs.
+async fn share(
+    versions: &AcceptedVersions,
+    loaded: &BTreeSet<Version>,
+    shared: &dyn SharedVersions,
+) -> Result<(), StoreFailure> {
+    let names = shared.names().await?;
+    for version in loaded.iter().filter(|version| !names.contains(&version.to_name())) {
+        let (versions, wanted) = (versions.clone(), version.clone());
+        let given = tokio::task::spawn_blocking(move || versions.to_share(&wanted)).await??;
+        shared.put(&version.to_name(), given).await?;
+    }
     Ok(())
 }
 
@@ -198,8 +241,11 @@ pub(super) async fn keep(config: &Config, catalog: &Catalog, places: &Places, jo
             ),
         }
     }
-    if journal.is_none() {
-        return;
+    let Some(journal) = journal else { return };
+    if let Some(shared) = journal.shared_versions()
+        && let Err(error) = share(&versions, &kept, shared).await
+    {
+        tracing::warn!("cannot give the loaded versions of plugins to the other workers of the journal: {error}");
     }
     let key = journal_key(config);
     let noted = tokio::task::spawn_blocking(move || versions.note(&key, kept)).await;
@@ -258,6 +304,11 @@ async fn retain_named(
     let seen: BTreeSet<Version> = newest.into_iter().collect();
     let named = named(journal, &seen, &stay).await?;
     let (versions, key) = (versions.clone(), key.to_owned());
+    let left = |version: &&Version| !named.contains(*version) && !stay.contains(*version);
+    let unnamed: Vec<String> = seen.iter().filter(left).map(Version::to_name).collect();
+    if let Some(shared) = journal.shared_versions() {
+        shared.remove(&unnamed).await?;
+    }
     let removing = tokio::task::spawn_blocking(move || versions.retain(&key, &seen, &named, &stay));
     let removed = removing.await??;
     if removed > 0 {

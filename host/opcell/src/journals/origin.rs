@@ -21,7 +21,7 @@ use crate::{
 use async_trait::async_trait;
 use opcell_journal::{
     Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery, StatusTally,
+    Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
 use opcell_types::files::{Folder, Readers, lock, read_text_bounded};
 use std::{
@@ -392,6 +392,10 @@ impl Journal for OfProject {
 
     fn ownership(&self) -> Ownership {
         self.journal.ownership()
+    }
+
+    fn shared_versions(&self) -> Option<&dyn SharedVersions> {
+        self.journal.shared_versions()
     }
 
     async fn changed(&self, at_most: Duration) {

@@ -141,10 +141,19 @@ pub(super) async fn graph(
     At((_, name)): At<(String, String)>,
     Params(params): Params<GraphParams>,
 ) -> Result<Response, Problem> {
-    let workflow = named(&admitted.tenant, &name).await?;
-    let (format, ir) = (params.format(), workflow.ir().clone());
+    workflow_graph(&app, &admitted.tenant, &name, params.format()).await
+}
+
+/// Draws a workflow of a tenant.
+pub(crate) async fn workflow_graph(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    name: &str,
+    format: GraphFormat,
+) -> Result<Response, Problem> {
+    let ir = named(tenant, name).await?.ir().clone();
     let draw = app.draw.map(|draw| draw());
-    drawn(&app, format, move || draw.ok_or("this server draws no graphs")?.draw(&ir, format)).await
+    drawn(app, format, move || draw.ok_or("this server draws no graphs")?.draw(&ir, format)).await
 }
 
 /// Draws away from the runtime: laying out a large graph takes a while.

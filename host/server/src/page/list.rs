@@ -21,7 +21,7 @@ use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc};
 
 /// Runs on one page.
-const RUNS_PER_PAGE: usize = 100;
+pub(super) const RUNS_PER_PAGE: usize = 100;
 
 /// The interval at which the script looks for other runs, in milliseconds.
 const POLL_INTERVAL_MS: u32 = 2_000;
@@ -66,6 +66,26 @@ pub(super) struct Wanted {
     before: Option<String>,
 }
 
+impl Wanted {
+    /// The query for at most this many of them.
+    pub(super) fn query(&self, limit: usize) -> RunQuery {
+        RunQuery {
+            before: self.before.as_deref().map(Arc::from),
+            status: given(&self.status),
+            workflow: given(&self.workflow),
+            prefix: given(self.run.trim()),
+            limit,
+            ..RunQuery::default()
+        }
+    }
+
+    /// The query of a page's address that selects the same.
+    fn address(&self) -> String {
+        let [status, workflow, run] = [&self.status, &self.workflow, &self.run].map(|field| encoded(field));
+        format!("?status={status}&workflow={workflow}&run={run}")
+    }
+}
+
 /// The text of a field of the form; none for an empty one.
 fn given(field: &str) -> Option<Arc<str>> {
     (!field.is_empty()).then(|| field.into())
@@ -79,15 +99,7 @@ pub(super) async fn runs(
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let engine = admitted.tenant.host.engine();
-    let query = RunQuery {
-        before: wanted.before.as_deref().map(Arc::from),
-        status: given(&wanted.status),
-        workflow: given(&wanted.workflow),
-        prefix: given(wanted.run.trim()),
-        limit: RUNS_PER_PAGE + 1,
-        ..RunQuery::default()
-    };
-    let shown = engine.runs_page(query).await?;
+    let shown = engine.runs_page(wanted.query(RUNS_PER_PAGE + 1)).await?;
     let now = engine.ports().timer.now().0;
     let next = if shown.len() > RUNS_PER_PAGE { shown.get(RUNS_PER_PAGE - 1).map(|run| run.run.clone()) } else { None };
     let mut waits = HashMap::new();
@@ -126,8 +138,8 @@ pub(super) async fn runs(
             button { "Show" }
         }
         @if shown.is_empty() {
-            p.quiet { "No matching runs. Start one with " code { "opcell run --journal WORKFLOW" } " or a POST to "
-                code { "/v1/" (tenant) "/runs" } "." }
+            p.quiet { "No matching runs. Start one at " a href=(place(&tenant, "/workflows")) { "Workflows" } ", with "
+                code { "opcell run --journal WORKFLOW" } " or with a POST to " code { "/v1/" (tenant) "/runs" } "." }
         } @else {
             div.scroll { table {
                 thead { tr { th { "Run" } th { "Status" } th { "Workflow" } th { "Started (UTC)" } th.number { "Took" } th.number { "Events" } th { "Waits for" } } }
@@ -149,9 +161,11 @@ pub(super) async fn runs(
                 datalist id="runs" { @for run in shown.iter().take(RUNS_PER_PAGE) { option value=(run.run) {} } }
                 button { "Compare" }
             }
+            p { a href={ (place(&tenant, "/select")) (wanted.address())
+                @if let Some(before) = &wanted.before { "&before=" (encoded(before)) } } { "Cancel or delete several" } }
         }
         @if let Some(next) = next {
-            p { a href={ (place(&tenant, "")) "?status=" (encoded(&wanted.status)) "&workflow=" (encoded(&wanted.workflow)) "&run=" (encoded(&wanted.run)) "&before=" (encoded(&next)) } { "Older runs" } }
+            p { a href={ (place(&tenant, "")) (wanted.address()) "&before=" (encoded(&next)) } { "Older runs" } }
         }
     };
     // What is older does not change much.

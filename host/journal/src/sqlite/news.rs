@@ -1,0 +1,165 @@
+//! Wake-ups for workers that wait for messages: at once if this process posted one, and after a glance at the write-ahead
+//! log if another did.
+
+use super::on;
+use crate::journal::JournalError;
+use rusqlite::Connection;
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// The longest wait: timers become due without a write, and a log that was written twice within the resolution of its
+/// time stamp looks as it did after the first.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// The interval of glances at the log. A glance is one call of the system and reads nothing.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The time stamp and the length of the log: every commit of any process changes one of them.
+type Written = Option<(SystemTime, u64)>;
+
+/// The last state of the store that someone has looked at.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    written: Written,
+    message: i64,
+}
+
+/// Wakes whoever waits for runs that can continue.
+#[derive(Debug)]
+pub(super) struct News {
+    log: PathBuf,
+    posted: Notify,
+    seen: Mutex<Seen>,
+}
+
+impl News {
+    /// News of the store in a file.
+    pub(super) fn new(store: &Path) -> Self {
+        let mut log = OsString::from(store);
+        log.push("-wal");
+        Self { log: log.into(), posted: Notify::new(), seen: Mutex::default() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn written(&self) -> Written {
+        let log = fs::metadata(&self.log).ok()?;
+        Some((log.modified().ok()?, log.len()))
+    }
+
+    /// The state of the log before a look at the store; [`News::looked`] receives it afterwards, so that a write during
+    /// the look is noticed.
+    pub(super) fn before_look(&self) -> Seen {
+        Seen { written: self.written(), message: 0 }
+    }
+
+    /// Remembers that the runs of the store were looked at when `message` was its newest message.
+    pub(super) fn looked(&self, before: Seen, message: i64) {
+        *self.seen() = Seen { message, ..before };
+    }
+
+    /// Wakes whoever waits in this process, or else whoever waits next.
+    pub(super) fn posted(&self) {
+        self.posted.notify_waiters();
+        self.posted.notify_one();
+    }
+
+    /// Waits until a message was posted since the last look, or for this long; returns `true` if one was.
+    pub(super) async fn wait(&self, at_most: Duration, reader: &Arc<Mutex<Connection>>) -> bool {
+        let until = Instant::now() + at_most.min(LONGEST);
+        loop {
+            let next = until.min(Instant::now() + GLANCE);
+            tokio::select! {
+                () = self.posted.notified() => return true,
+                () = sleep_until(next) => {}
+            }
+            if self.has_news(reader).await {
+                return true;
+            }
+            if next == until {
+                return false;
+            }
+        }
+    }
+
+    /// Returns `true` if the newest message is another one than at the last look. Most writes are events of runs.
+    async fn has_news(&self, reader: &Arc<Mutex<Connection>>) -> bool {
+        let written = self.written();
+        let seen = *self.seen();
+        if written == seen.written {
+            return false;
+        }
+        // A store that cannot be read has its error told by the look that follows.
+        let Ok(message) = on(reader.clone(), newest_message).await else { return true };
+        if message != seen.message {
+            return true;
+        }
+        self.seen().written = written;
+        false
+    }
+}
+
+/// The number of the newest message that waits; 0 without one.
+pub(super) fn newest_message(connection: &Connection) -> Result<i64, JournalError> {
+    let mut query = connection.prepare_cached("SELECT coalesce(max(id), 0) FROM inbox").map_err(super::storage)?;
+    query.query_row([], |row| row.get(0)).map_err(super::storage)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        SqliteJournal,
+        contract::append,
+        journal::{Journal as _, NewRun},
+        record::{Fence, RunId},
+    };
+    use std::time::Duration;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    async fn store() -> (tempfile::TempDir, SqliteJournal, RunId, Fence) {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
+        let run: RunId = "waits".into();
+        let fence = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+        journal.runnable(0, 1).await.unwrap();
+        (folder, journal, run, fence)
+    }
+
+    #[tokio::test]
+    async fn a_message_of_this_process_wakes_who_waits_and_who_is_about_to() {
+        let (_folder, journal, run, _) = store().await;
+        let waits = tokio::spawn({
+            let journal = journal.clone();
+            async move { journal.news.wait(HOUR, &journal.reader).await }
+        });
+        tokio::task::yield_now().await;
+        journal.post(&run, 0, "{}".into()).await.unwrap();
+        assert!(waits.await.unwrap());
+        assert!(journal.news.wait(HOUR, &journal.reader).await);
+    }
+
+    #[tokio::test]
+    async fn a_message_of_another_process_is_news_and_its_events_are_not() {
+        let (folder, journal, run, fence) = store().await;
+        let other = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
+        other.append(append(&run, fence, [1])).await.unwrap();
+        assert!(!journal.news.wait(HOUR, &journal.reader).await);
+        other.post(&run, 0, "{}".into()).await.unwrap();
+        assert!(journal.news.wait(HOUR, &journal.reader).await);
+        // It is old once someone has looked at the runs.
+        journal.runnable(0, 1).await.unwrap();
+        assert!(!journal.news.wait(HOUR, &journal.reader).await);
+    }
+}
