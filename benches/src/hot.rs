@@ -1,11 +1,14 @@
 //! The work of every document, step and prompt: the paths that the criterion suite times and that `hot_paths` counts
 //! instructions of.
 
-use crate::work::{self, Nothing};
+use crate::{
+    session::{self, CallingModel},
+    work::{self, Nothing},
+};
 use anyhow::{Result, bail, ensure};
 use async_trait::async_trait;
 use opcell_engine::{
-    Engine,
+    Engine, EngineBuilder, Program,
     event::Timestamp,
     ports::{SystemTimer, Timer},
 };
@@ -34,7 +37,7 @@ impl std::fmt::Debug for HotPath {
 }
 
 /// All of them, by name.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 10] = [
     "compile/psi/100-steps",
     "compile/workflowskill/100-steps",
     "compile/promptpack/100-states",
@@ -43,6 +46,8 @@ pub const NAMES: [&str; 8] = [
     "workflow/100-steps",
     "workflow/each-1000",
     "journal/100-steps-on-disk",
+    "session/1000-calls",
+    "session/1000-calls-unless-pure",
 ];
 
 /// The path of a name, checked once: a path that fails is not fast. Nothing is set up that it does not need: two
@@ -75,6 +80,8 @@ fn with_clock(name: &str, clock: Arc<dyn Timer>) -> Result<HotPath> {
         "prompt/100-of-40-parts" => Ok(prompts_of_40_parts(name)),
         "workflow/100-steps" => workflow(name, work::chain(100, "no/cell"), None, clock),
         "workflow/each-1000" => workflow(name, work::each("no/cell"), None, clock),
+        "session/1000-calls" => session(name, CallingModel { asks: false }, clock),
+        "session/1000-calls-unless-pure" => session(name, CallingModel { asks: true }, clock),
         _ => on_disk(name, clock),
     }
 }
@@ -162,19 +169,26 @@ impl Timer for Stopped {
 }
 
 fn workflow(name: &'static str, ir: String, journal: Option<SqliteJournal>, clock: Arc<dyn Timer>) -> Result<HotPath> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let builder = Engine::builder().operations(Arc::new(Nothing)).timer(clock);
     let builder = match journal {
         Some(journal) => builder.journal(Arc::new(journal)),
         None => builder,
     };
+    let xs: Vec<i64> = (0..1_000).collect();
+    runs(name, builder, work::program(&ir)?, Value::object([("xs", Value::from(serde_json::json!(xs)))]))
+}
+
+fn session(name: &'static str, model: CallingModel, clock: Arc<dyn Timer>) -> Result<HotPath> {
+    let builder = Engine::builder().sessions(Arc::new(model)).timer(clock);
+    runs(name, builder, session::program()?, Value::Null)
+}
+
+fn runs(name: &'static str, engine: EngineBuilder, program: Arc<Program>, input: Value) -> Result<HotPath> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let engine = {
         let _inside = runtime.enter();
-        builder.build()
+        engine.build()
     };
-    let program = work::program(&ir)?;
-    let xs: Vec<i64> = (0..1_000).collect();
-    let input = Value::object([("xs", Value::from(serde_json::json!(xs)))]);
     runtime.block_on(work::run(&engine, &program, input.clone()))?;
     let run = move || {
         let done = runtime.block_on(work::run(&engine, &program, input.clone()));

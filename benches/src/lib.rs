@@ -2,5 +2,6 @@
 
 pub mod data;
 pub mod hot;
+pub mod session;
 pub mod targets;
 pub mod work;

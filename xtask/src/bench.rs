@@ -45,6 +45,9 @@ const TIMES: (u64, u64) = (1, 3);
 /// The same, optimised.
 const TIMES_OPTIMISED: (u64, u64) = (5, 25);
 
+/// A path, what it does with something more, and the most that this may take, in percent.
+const SURCHARGES: [(&str, &str, f64); 1] = [("session/1000-calls", "session/1000-calls-unless-pure", 2.0)];
+
 /// The file in which `--instructions --save` keeps its counts.
 const BUDGETS: &str = "benches/instructions.json";
 
@@ -224,6 +227,7 @@ fn instructions(release: bool, save: Option<&str>) -> Result<()> {
         }
         counts.insert(name.to_owned(), each);
     }
+    surcharges(&counts)?;
     if let Some(reason) = save {
         *kept = counts;
         reason.trim().clone_into(&mut budgets.reason);
@@ -240,6 +244,19 @@ fn instructions(release: bool, save: Option<&str>) -> Result<()> {
              cargo xtask bench --instructions --save \"why\"",
             paths.join(", ")
         );
+    }
+    Ok(())
+}
+
+/// Compares paths with what they do with something more.
+fn surcharges(counts: &BTreeMap<String, u64>) -> Result<()> {
+    for (plain, more, most) in SURCHARGES {
+        let (Some(plain_count), Some(more_count)) = (counts.get(plain), counts.get(more)) else { continue };
+        let surcharge = (*more_count as f64 / (*plain_count).max(1) as f64 - 1.0) * 100.0;
+        println!("{more} takes {surcharge:+.2} % more than {plain} (at most {most} %)");
+        if surcharge > most {
+            bail!("{more} takes {surcharge:.2} % more than {plain}; at most {most} % is allowed");
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! beside its target, or with `--json` as an array of them. Ends with 1 when one is missed.
 
 mod client;
+mod questions;
 mod served;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -23,7 +24,7 @@ use std::{
 
 const USAGE: &str =
     "usage: server ECHO.wasm [--opcell PROGRAM] [--directory DIRECTORY] [--seconds N] [--only NAME,…] [--json]
-names: starts, invoke, idle, readers, page, mcp, kill, tenants";
+names: starts, invoke, idle, readers, page, questions, mcp, kill, tenants";
 
 /// Connections of a load.
 const CONNECTIONS: usize = 64;
@@ -120,6 +121,9 @@ async fn main() -> Result<ExitCode> {
     }
     if wanted("page") {
         figures.extend(page(&options).await?);
+    }
+    if wanted("questions") {
+        figures.extend(questions::questions(&options).await?);
     }
     if wanted("mcp") {
         figures.push(mcp(&options)?);
@@ -328,7 +332,7 @@ async fn looked(server: &Served, path: &str) -> Result<f64> {
     let mut connection = Connection::open(&server.address).await?;
     let began = Instant::now();
     let (status, page) = connection.ask("GET", path, "", "").await?;
-    ensure!(status == 200 && page.len() > 10_000, "{path}: {status}, {} bytes", page.len());
+    ensure!(status == 200 && page.len() > 5_000, "{path}: {status}, {} bytes", page.len());
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 

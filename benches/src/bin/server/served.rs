@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -53,6 +53,12 @@ impl Project {
         }
         fs::write(project.folder.path().join("opcell.toml"), text)?;
         Ok(project)
+    }
+
+    /// Adds a file, or to a file.
+    pub fn add(&self, name: &str, text: &str) -> Result<()> {
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(self.folder.path().join(name))?;
+        Ok(file.write_all(text.as_bytes())?)
     }
 
     pub fn command(&self) -> Command {

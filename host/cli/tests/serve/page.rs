@@ -392,3 +392,66 @@ fn a_browser_gets_problems_as_pages_and_a_program_as_data() {
     let (status, _, page) = server.send("GET", "/nowhere", &browser[..1], "");
     assert!(status == 404 && page.contains("unknown-path"), "{page}");
 }
+
+/// Takes a name, and says it.
+const GREETS: &str = r#"{:name "hello" :description "Greets someone"
+ :inputs {:name {:type "string"} :times {:type "int" :default 1}}
+ :steps [{:name "end" :type :exit :status :success :output {:from :workflow-input :path [:name]}}]}"#;
+
+#[test]
+fn a_run_is_started_by_the_form_of_its_workflow() {
+    let folder = project();
+    fs::write(folder.path().join("hello.edn"), GREETS).unwrap();
+    let server = Server::start(folder.path());
+    let (_, _, all) = server.send("GET", "/t/default/workflows", &[], "");
+    assert!(all.contains("Greets someone") && all.contains("/t/default/workflows/hello"), "{all}");
+    let (_, _, page) = server.send("GET", "/t/default/workflows/hello", &[], "");
+    assert!(page.contains(r#"name="input.name""#) && page.contains("Default:"), "{page}");
+    let start = |proof: &str, fields: &str| {
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        server.send("POST", "/t/default/workflows/hello/start", &form, &format!("proof={proof}&{fields}"))
+    };
+    let proof = proof(&page);
+    let (status, head, _) = start(&proof, "input.name=Ada&input.times=&run=by-form");
+    assert!(status == 303 && head.contains("/t/default/runs/by-form"), "{head}");
+    assert_eq!(server.wait_for("by-form", "completed")["result"], "Ada");
+    assert_eq!(start(&proof, "input.name=Ada&input.times=many&run=no").0, 400);
+    assert_eq!(start("forged", "input.name=Ada&input.times=&run=no").0, 403);
+    assert_eq!(server.get("/v1/default/runs/no").0, 404);
+    assert_eq!(server.send("GET", "/t/default/workflows/hello/graph.svg", &[], "").0, 200);
+    assert_eq!(server.send("GET", "/t/default/workflows/none", &[], "").0, 404);
+}
+
+#[test]
+fn selected_runs_are_cancelled_and_deleted_after_a_confirmation() {
+    let folder = project();
+    fs::write(folder.path().join("twice.edn"), TWICE).unwrap();
+    let server = Server::start(folder.path());
+    for run in ["a1", "a2", "b1"] {
+        server.post("/v1/default/runs", &[], &json!({"workflow": "twice", "run": run}));
+        server.wait_for(run, "suspended");
+    }
+    let select = || server.send("GET", "/t/default/select?run=a", &[], "").2;
+    let page = select();
+    assert!(
+        page.contains(r#"value="a1""#) && page.contains(r#"value="a2""#) && !page.contains(r#"value="b1""#),
+        "{page}"
+    );
+    let proof = proof(&page);
+    let press = |verb: &str, fields: &str| {
+        let form = [("Content-Type", "application/x-www-form-urlencoded")];
+        server.send("POST", &format!("/t/default/selected/{verb}"), &form, fields).0
+    };
+    assert_eq!(press("cancel", &format!("proof={proof}&run=a1")), 400, "no one said that they are sure");
+    assert_eq!(press("cancel", "proof=forged&sure=yes&run=a1"), 403);
+    assert_eq!(press("cancel", &format!("proof={proof}&sure=yes&run=a1&run=a2")), 303);
+    for run in ["a1", "a2"] {
+        server.wait_for(run, "cancelled");
+    }
+    assert_eq!(press("cancel", &format!("proof={proof}&sure=yes&run=a1")), 303, "one that has ended stays as it is");
+    assert!(select().contains("Delete the selected runs"));
+    assert_eq!(press("delete", &format!("proof={proof}&sure=yes&run=a1&run=b1")), 303);
+    assert_eq!(server.get("/v1/default/runs/a1").0, 404);
+    assert_eq!(server.get("/v1/default/runs/a2").1["status"], "cancelled");
+    assert_eq!(server.get("/v1/default/runs/b1").1["status"], "suspended", "it has not ended");
+}

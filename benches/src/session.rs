@@ -1,0 +1,92 @@
+//! A session whose model calls a tool a thousand times: with a rule that asks a person about calls that change something,
+//! and without one. The tool changes nothing, so that no one is asked.
+
+use crate::work;
+use anyhow::Result;
+use async_trait::async_trait;
+use opcell_engine::{
+    Program,
+    approval::ToolApproval,
+    conversation::{Message, ToolCallRequest, Usage},
+    ports::{
+        Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
+    },
+};
+use opcell_ir::ir::{ApprovalRule, Ask};
+use opcell_types::{ToolDescription, Value};
+use std::sync::Arc;
+
+/// The calls of one answer.
+const CALLS: usize = 10;
+
+/// The answers with calls.
+const ROUNDS: usize = 100;
+
+const TOOL: &str = "look";
+
+/// A model, and its tool.
+#[derive(Debug, Clone, Copy)]
+pub struct CallingModel {
+    /// `true` if `approve = "unless-pure"`.
+    pub asks: bool,
+}
+
+/// The workflow of one such session.
+///
+/// # Errors
+/// When it is not a workflow.
+pub fn program() -> Result<Arc<Program>> {
+    work::program(
+        r#"{"version":"workflow-ir/v1","name":"talks","steps":[{"name":"talk","type":"session",
+            "session":{"tools":["look"],"contributions":[{"type":"template","text":"work","vars":{}}]},
+            "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},
+            "yields":{"type":"text","text":"final-llm-reply"}}]}"#,
+    )
+}
+
+#[async_trait]
+impl Sessions for CallingModel {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        let approval = || ToolApproval {
+            tool: TOOL.to_owned(),
+            effects: Effects::Pure,
+            identity: "the tool that is measured".into(),
+            rules: vec![ApprovalRule::of(Ask::UnlessPure)].into(),
+            approved: Vec::new(),
+        };
+        Ok(OpenedSession {
+            system: "You are measured.".to_owned(),
+            sections: Value::Null,
+            models: vec!["model".to_owned()],
+            tools: vec![ToolDescription::new(TOOL.to_owned(), "", Value::object::<&str>([]))],
+            settings: request.session,
+            parallel_tools: Vec::new(),
+            narrowing: None,
+            approvals: self.asks.then(approval).into_iter().collect(),
+            code: None,
+        })
+    }
+
+    async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        // Each answer with calls adds itself and their results.
+        let answered = round.messages.len() / (CALLS + 1);
+        let call = |number: usize| ToolCallRequest {
+            id: format!("{answered}-{number}"),
+            name: TOOL.to_owned(),
+            arguments: Value::object([("path", Value::from(format!("notes/{answered}/{number}.md")))]),
+        };
+        let message = match answered < ROUNDS {
+            true => Message { tool_calls: (0..CALLS).map(call).collect(), ..Message::assistant("") },
+            false => Message::assistant("done"),
+        };
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
+    }
+
+    fn tool_effects(&self, _tool: &str) -> Effects {
+        Effects::Pure
+    }
+
+    async fn call_tool(&self, _call: ToolCall) -> Reply<Value> {
+        Ok(Value::from("seen")).into()
+    }
+}
