@@ -84,14 +84,6 @@
     setPrototypeOf: readOnly,
     preventExtensions: readOnly,
   });
-  // A source plugin imports its names from the SDK.
-  if (!host.isPlugin) {
-    for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
-      defineProperty(globalThis, name, { value, writable: false, configurable: false });
-    }
-    define("ToolDenied", ToolDenied);
-    define("ToolError", ToolError);
-  }
 
   // Console
 
@@ -176,21 +168,33 @@
 
   // Globals of other environments
 
-  const without = (name, instead) =>
+  const without = (whose, name, instead) =>
     define(name, () => {
-      throw new Error(`a ${host.isPlugin ? "plugin" : "program"} has no \`${name}\`: ${instead}`);
+      throw new Error(`a ${whose} has no \`${name}\`: ${instead}`);
     });
-  if (host.isPlugin) {
-    const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
-    without("fetch", http);
-    without("require", "a source plugin is one file; `opcell plugin new NAME --lang javascript` makes one with packages");
-  } else {
-    without("fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
-    without("require", "there are no modules; a program has the language, its input and the tools that it is granted");
-  }
+
+  /** Defines what depends on whose engine this is. All else is in the memory that cells begin with. */
+  const begin = (isPlugin) => {
+    // A source plugin imports its names from the SDK.
+    if (isPlugin) {
+      const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
+      without("plugin", "fetch", http);
+      const packages = "a source plugin is one file; `opcell plugin new NAME --lang javascript` makes one with packages";
+      without("plugin", "require", packages);
+      return;
+    }
+    for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
+      defineProperty(globalThis, name, { value, writable: false, configurable: false });
+    }
+    define("ToolDenied", ToolDenied);
+    define("ToolError", ToolError);
+    without("program", "fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
+    const modules = "there are no modules; a program has the language, its input and the tools that it is granted";
+    without("program", "require", modules);
+  };
 
   /** Runs the timer that is due first, after its time. Returns false if there is none. */
-  return () => {
+  const runTimer = () => {
     let first;
     let id;
     for (const [key, one] of timers) {
@@ -207,4 +211,5 @@
     first.run(...first.args);
     return true;
   };
+  return [runTimer, begin];
 }

@@ -10,10 +10,16 @@
 struct bundle {
   char mark[16];
   const char *at;
+  /* Bits that are set: five zero bytes in a row would end the segment of the mark. */
+  uint32_t filler;
   uint32_t length;
+  uint32_t last;
 };
 
 /* Volatile, since the compiler would take the length of the repository's component for that of all. */
-extern const volatile struct bundle bundle;
+extern volatile struct bundle bundle;
+
+/* Of memory.c: the bundle comes after all memory that there is. */
+void place_bundle(void);
 
 #endif

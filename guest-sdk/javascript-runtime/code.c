@@ -37,7 +37,7 @@ enum {
 };
 
 JSContext *js;
-static JSValue run_timer;
+static JSValue run_timer, begin, host;
 static void *reserve;
 static struct {
   const char *data;
@@ -423,7 +423,7 @@ void log_rejections(JSValueConst own) {
 
 /* Makes the engine with the globals of boot.js, and an object of the functions of the host. Returns false where there is no
    memory for it. */
-static bool start(JSValue *functions_of_host) {
+static bool start(void) {
   static const JSMallocFunctions memory = {engine_calloc, engine_malloc, engine_free, engine_realloc, engine_size};
   static const struct {
     const char *name;
@@ -442,15 +442,30 @@ static bool start(JSValue *functions_of_host) {
   JS_SetHostPromiseRejectionTracker(runtime, rejected, 0);
   js = JS_NewContext(runtime);
   if (!js) return false;
-  JSValue host = *functions_of_host = JS_NewObjectProto(js, JS_NULL);
+  host = JS_NewObjectProto(js, JS_NULL);
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     JS_SetPropertyStr(js, host, functions[i].name,
                       JS_NewCFunction(js, functions[i].function, functions[i].name, functions[i].length));
-  JS_SetPropertyStr(js, host, "isPlugin", JS_NewBool(js, bundle.length != 0));
   JSValue boot = JS_Eval(js, (const char *)BOOT, sizeof BOOT - 1, "boot.js", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
   if (JS_IsException(boot)) return false;
-  run_timer = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
-  return JS_IsFunction(js, run_timer);
+  JSValue made = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
+  run_timer = JS_GetPropertyUint32(js, made, 0);
+  begin = JS_GetPropertyUint32(js, made, 1);
+  return JS_IsFunction(js, run_timer) && JS_IsFunction(js, begin);
+}
+
+/* Called once when the component is built: cells begin with the memory that it leaves, and thus with an engine. */
+__attribute__((export_name("opcell_start"))) void opcell_start(void) {
+  if (!start()) __builtin_trap();
+  place_bundle();
+}
+
+/* Prepares the engine that the cell began with, or makes one. */
+static bool begun(void) {
+  if (!js && !start()) return false;
+  JS_UpdateStackTop(JS_GetRuntime(js));
+  JSValue is_plugin = JS_NewBool(js, bundle.length != 0);
+  return !JS_IsException(JS_Call(js, begin, JS_UNDEFINED, 1, &is_plugin));
 }
 
 /* The program as a function of its input. */
@@ -500,8 +515,7 @@ static const char TOO_SMALL[] = "the memory of the cell is too small for the eng
 
 static opcell_reply run(opcell_text arguments, opcell_context context) {
   (void)context;
-  JSValue host;
-  if (!start(&host)) return opcell_fail("out-of-memory", TOO_SMALL);
+  if (!begun()) return opcell_fail("out-of-memory", TOO_SMALL);
   /* The engine reads up to a zero byte. */
   struct text ended = {0};
   text_add(&ended, arguments.data, arguments.length);
@@ -558,8 +572,7 @@ void opcell_prepare(opcell_text id) {
   const char *at = bundle.at;
   size_t described = strlen(at);
   source = (typeof(source)){at + described + 1, bundle.length - described - 2};
-  JSValue host;
-  if (!start(&host)) opcell_panic(TOO_SMALL);
+  if (!begun()) opcell_panic(TOO_SMALL);
   JSValue about = JS_ParseJSON(js, at, described, "bundle");
   opcell_text name = property(about, "file");
   if (name.data) file_name = name.data;

@@ -22,6 +22,10 @@ struct free_block {
 static struct free_block *free_blocks[CLASSES];
 /* Where the next block begins, and where the memory ends. */
 static size_t next, end;
+/* Whether blocks begin after the source plugin: it is put behind the memory of an engine that has been started. */
+static int is_bundled;
+
+void place_bundle(void) { bundle.at = (const char *)(__builtin_wasm_memory_size(0) * PAGE); }
 
 /* Sizes grow by quarters of powers of two: 16, 20, 24, 28, 32, 40, … rounded up to 8 bytes. */
 static uint32_t class_of(size_t size, size_t *rounded) {
@@ -52,7 +56,8 @@ void *malloc(size_t size) {
     free_blocks[class] = found->next;
     return found;
   }
-  if (!next) {
+  if (!next || (bundle.length && !is_bundled)) {
+    is_bundled = bundle.length != 0;
     next = ((size_t)bundle.at + bundle.length + 15) & ~(size_t)15;
     end = __builtin_wasm_memory_size(0) * PAGE;
   }

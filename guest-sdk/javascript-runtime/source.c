@@ -9,7 +9,7 @@
 
 extern unsigned char __heap_base;
 
-const volatile struct bundle bundle = {"opcell-bundle-v1", (const char *)&__heap_base, 0};
+volatile struct bundle bundle = {"opcell-bundle-v1", (const char *)&__heap_base, UINT32_MAX, 0, UINT32_MAX};
 
 /* The names that source.js exports to the plugin. */
 static const char *const NAMES[] = {"Denied", "Failure", "Success",   "files", "judge",  "keyword",

@@ -8,7 +8,7 @@ use wasmtime::{Engine, Linker, Store};
 use wasmtime_wizer::Wizer;
 
 /// The function that starts the engine.
-const START: &str = "opcell_prepare";
+const START: &str = "opcell_start";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let [module, output] = env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| "MODULE OUTPUT")?;

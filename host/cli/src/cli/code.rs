@@ -156,7 +156,9 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
 fn advice(remedy: &Remedy, file: &Path, has_plugin: bool) -> Option<String> {
     let command = remedy::render(remedy)?;
     match remedy {
-        Remedy::Grant { plugin, capability: Capability::Tool, name, .. } if **plugin == *builtin::CODE || **plugin == *builtin::PYTHON => {
+        Remedy::Grant { plugin, capability: Capability::Tool, name, .. }
+            if **plugin == *builtin::CODE || **plugin == *builtin::PYTHON =>
+        {
             let file = remedy::shell_word(&file.display().to_string());
             Some(format!("opcell code run {file} --grant {}", remedy::shell_word(name)))
         }

@@ -3,7 +3,7 @@
 //!
 //! The record that the runtime finds them by is in `guest-sdk/javascript-runtime/bundle.h`.
 
-/// The mark of the record; after it, the address of the segment and its length.
+/// The mark of the record; after it, the address of the segment, four bytes that are set, and its length.
 const MARK: &[u8; 16] = b"opcell-bundle-v1";
 
 /// Length of the first bytes of a component and of a module.
@@ -48,7 +48,7 @@ fn module(module: &[u8], bundle: &[u8]) -> Option<Vec<u8>> {
     let mut patched = module.to_vec();
     let record = find(&patched, MARK)? + MARK.len();
     let at = u32::from_le_bytes(patched.get(record..record + 4)?.try_into().ok()?);
-    patched.get_mut(record + 4..record + 8)?.copy_from_slice(&length.to_le_bytes());
+    patched.get_mut(record + 8..record + 12)?.copy_from_slice(&length.to_le_bytes());
     // Room for the first blocks of the heap after the bundle.
     let pages = (u64::from(at) + u64::from(length)).div_ceil(PAGE) + 1;
     let mut made = patched.get(..PREAMBLE)?.to_vec();
