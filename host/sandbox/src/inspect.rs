@@ -218,7 +218,8 @@ pub fn read(bytes: &[u8]) -> Result<Surface, LoadError> {
             }
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::DataSection(section) => {
-                surface.image_bytes = surface.image_bytes.saturating_add(section.range().len() as u64);
+                let range = section.range();
+                surface.image_bytes = surface.image_bytes.saturating_add(range.end.saturating_sub(range.start));
             }
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {

@@ -5,7 +5,7 @@ use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
-use opcell_types::{Denial, Source, Value, files::read_text_bounded, suggest::reader_message};
+use opcell_types::{Denial, Source, Value, files::read_text_bounded, input::InputRequest, suggest::reader_message};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,8 @@ struct FailureKeys {
     denial: Option<Box<Denial>>,
     #[serde(default)]
     retriable: bool,
+    #[serde(skip)]
+    input: Option<Box<InputRequest>>,
 }
 
 fn scripted_failure<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Failure>, D::Error> {
