@@ -340,6 +340,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    opcell::lineage::adopt_orphans();
     let terminal = Terminal::new(&cli.global);
     if let Some((_, columns)) =
         console::Term::stderr().size_checked().or_else(|| console::Term::stdout().size_checked())

@@ -14,7 +14,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -139,11 +139,31 @@ impl Stdio_ {
     }
 
     fn start_with(folder: &Path, more: &[&str]) -> Self {
+        Self::spawn(opcell(folder).arg("mcp").args(more))
+    }
+
+    /// Below a process of Opcell: a shell by that name.
+    fn start_below_opcell(folder: &Path) -> Self {
+        let above = folder.join("opcell");
+        let copied = Command::new("cp").arg(fs::canonicalize("/bin/sh").unwrap()).arg(&above).status().unwrap();
+        assert!(copied.success());
+        let below = opcell(folder);
+        let mut command = Command::new(above);
+        command.args(["-c", r#""$0" "$@"; exit $?"#]).arg(below.get_program()).args(below.get_args()).arg("mcp");
+        command.current_dir(folder);
+        for (name, value) in below.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        Self::spawn(&mut command)
+    }
+
+    fn spawn(command: &mut Command) -> Self {
         let workflows = WORKFLOWS.iter().flat_map(|name| ["--workflow", name]);
-        let mut child = opcell(folder)
-            .arg("mcp")
+        let mut child = command
             .args(workflows)
-            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -317,6 +337,32 @@ fn a_question_of_a_run_asks_the_clients_user_and_the_call_continues() {
         let left = peer.ask("tools/call", params, Has::Forms)["result"].clone();
         assert_eq!(left["structuredContent"]["status"], "suspended", "{left}");
     });
+}
+
+/// A command of a model can start `opcell mcp` and speak to it as any client does.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_that_opcell_started_is_not_asked_what_only_a_person_answers() {
+    let folder = project();
+    let mut peer = Stdio_::start_below_opcell(folder.path());
+    for has in [Has::Forms, Has::Nothing] {
+        let waits = peer.call("run_ask", has);
+        assert_eq!(waits["structuredContent"]["status"], "suspended", "{waits}");
+        assert!(waits["inputRequests"].is_null(), "{waits}");
+    }
+    let created = peer.call("run_ask", Has::Both);
+    let task = created["taskId"].clone();
+    let said = json!({"action": "accept", "content": {"approved": true}});
+    for key in ["1", "ask", "ship"] {
+        let answer = json!({"taskId": task, "inputResponses": {key: said}});
+        peer.ask("tasks/update", answer, Has::Both);
+    }
+    let message = json!({"name": "opcell_run", "arguments": {"run": created["taskId"], "message": "approved"}});
+    peer.ask("tools/call", message, Has::Both);
+    let listed = opcell(folder.path()).args(["runs", "list", "--json"]).output().unwrap();
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(listed.as_array().map(Vec::len), Some(3), "{listed}");
+    assert!(listed.as_array().unwrap().iter().all(|run| run["status"] != "completed"), "{listed}");
 }
 
 #[test]

@@ -273,6 +273,55 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     }
 }
 
+/// What the run's input names is known only once the run gets there: a signal that was sent before may be meant for
+/// something that is no approval.
+#[test]
+fn a_token_that_may_not_approve_does_not_approve_in_a_workflow_that_is_chosen_at_run_time() {
+    let folder = project();
+    fs::write(
+        folder.path().join("chooses.edn"),
+        r#"{:name "chooses" :description "Waits, then runs what its input names"
+ :steps [{:name "plain" :type :wait :signal "ship"}
+         {:name "chosen" :type :delegate :target {:from :workflow-input :path [:w]} :prompt-string "go"}]}"#,
+    )
+    .unwrap();
+    let token = |arguments: &[&str]| format!("Bearer {}", token(folder.path(), arguments));
+    let runner = token(&["new", "runner", "--scope", "run", "--scope", "read"]);
+    let approver = token(&["new", "approver", "--scope", "run", "--scope", "read", "--scope", "approve"]);
+    let server = Server::start(folder.path());
+    let post = |token: &str, path: &str, body: &Value| {
+        server.post(&format!("/v1/default/runs{path}"), &[("Authorization", token)], body)
+    };
+    let run = || {
+        let (_, _, run) = server.send("GET", "/v1/default/runs/r1", &[("Authorization", &runner)], "");
+        serde_json::from_str::<Value>(&run).unwrap()
+    };
+    let wait_for = |is_wanted: &dyn Fn(&Value) -> bool| {
+        let began = Instant::now();
+        while !is_wanted(&run()) {
+            assert!(began.elapsed() < PATIENCE, "{}", run());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let asks = |run: &Value| run["questions"][0]["signal"]["approval"] == true;
+    let start = json!({"workflow": "chooses", "run": "r1", "input": {"w": {"type": "workflow-ref", "name": "ask"}}});
+    assert_eq!(post(&runner, "", &start).0, 201);
+    wait_for(&|run| run["status"] == "suspended");
+    // One for the plain step, and two that wait for whatever comes.
+    let yes = json!({"name": "ship", "data": {"approved": true}});
+    for _ in 0..3 {
+        let (status, answer) = post(&runner, "/r1/signal", &yes);
+        assert!(status < 300 || answer["code"] == "scope-missing", "{status} {answer}");
+    }
+    wait_for(&asks);
+    let (status, problem) = post(&runner, "/r1/signal", &yes);
+    assert_eq!((status, &problem["code"]), (403, &json!("scope-missing")), "now it is known to be one: {problem}");
+    assert_eq!(post(&runner, "/r1/approve", &json!({})).0, 403);
+    assert!(asks(&run()), "{}", run());
+    assert_eq!(post(&approver, "/r1/approve", &json!({})).0, 200);
+    wait_for(&|run| run["status"] == "completed");
+}
+
 /// The steps after an approval happen again in a fork that shares it.
 #[test]
 fn a_fork_that_shares_an_approval_takes_the_right_to_approve() {

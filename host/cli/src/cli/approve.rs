@@ -9,7 +9,6 @@ use opcell::{
     report::printable,
 };
 use opcell_engine::{RunOutcome, event::CallAnswer, outcome::Question};
-use opcell_session::tools::TOOL_CALL_VARIABLE;
 use opcell_types::{Value, files::Readers};
 use rustix::fs::OFlags;
 use std::{
@@ -87,9 +86,7 @@ pub fn ask(run: &str, question: &Question) -> String {
 
 /// Refuses an answer that a command of a model, or a server that this program started, gives: answers are for people.
 pub fn given_by_a_person() -> Result<(), Failure> {
-    let is_of_a_model = std::env::var_os(TOOL_CALL_VARIABLE).is_some();
-    let lineage = if is_of_a_model { Lineage::BelowOpcell } else { lineage::of_this_process() };
-    let refused = match lineage {
+    let refused = match lineage::of_this_process() {
         Lineage::Apart => return Ok(()),
         Lineage::BelowOpcell => {
             let message = "this command was started by Opcell, for a model or a server; only a person answers";

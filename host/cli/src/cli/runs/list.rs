@@ -122,13 +122,19 @@ async fn once(open: &Open, config: &Config, args: &ListArgs, terminal: &Terminal
     // Of what a narrow terminal has no room for: events first, then how long it took, who drives it, and when it began.
     let lines = columns_within(&rows, &ALIGNS, terminal.width().unwrap_or(usize::MAX), &[6, 5, 7, 4]);
     for line in lines.into_iter().take(fit) {
-        let line = opcell::report::printable(&line).into_owned();
+        let line = on_one_line(&line);
         terminal.line(&match terminal.width() {
             Some(width) => console::truncate_str(&line, width, "…").into_owned(),
             None => line,
         })?;
     }
     Ok(Exit::Done)
+}
+
+/// A line of the list. A journal from elsewhere names its runs and workflows as it likes, and a line break would begin
+/// the line of another run.
+fn on_one_line(line: &str) -> String {
+    opcell::report::printable(line).replace(['\n', '\t'], " ")
 }
 
 /// The plugins of the project, where a run could need one.
@@ -166,4 +172,14 @@ fn entry(run: &RunEntry, standing: &Standing) -> serde_json::Value {
         "due": run.state.due.filter(|due| *due > 0).map(|due| Timestamp(due).to_text()),
         "waits-for": standing.waits_for,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_one_line;
+
+    #[test]
+    fn a_name_with_a_line_break_begins_no_other_line() {
+        assert_eq!(on_one_line("evil\nown  completed"), "evil own  completed");
+    }
 }
