@@ -79,7 +79,7 @@ impl Sessions for CallingModel {
             true => Message { tool_calls: (0..CALLS).map(call).collect(), ..Message::assistant("") },
             false => Message::assistant("done"),
         };
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -165,7 +165,7 @@ impl<W: Witness> Sessions for World<W> {
             _ => Message::assistant("done"),
         };
         let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25), ..Usage::default() };
-        Ok(ModelReply { message, usage, model: round.of.model, logprobs: None })
+        Ok(ModelReply { message, usage, model: round.of.model, logprobs: None, compacted: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -244,6 +244,8 @@ async fn help(place: &Path) -> Result<()> {
             Question::Doubt { effect, .. } => settle(place, &engine, &state, effect).await?,
             // No plugin of the campaign is set up to ask.
             Question::Grant { step, .. } => bail!("step {step} asks for a grant"),
+            // The campaign has no MCP server.
+            Question::Input { step, .. } => bail!("step {step} asks for input"),
             // One call is approved as it is, and the other one with other arguments.
             Question::Call { id, arguments, .. } => {
                 let answer = match arguments.get("file").and_then(Value::as_str) {

@@ -292,7 +292,9 @@ impl<'a> People<'a> {
                     campaign::settle(self.place, &engine, &state, effect).await?;
                 }
                 Question::Doubt { .. } => {}
-                Question::Signal { .. } | Question::Grant { .. } => bail!("the run asks for something else"),
+                Question::Signal { .. } | Question::Grant { .. } | Question::Input { .. } => {
+                    bail!("the run asks for something else")
+                }
             }
         }
         Ok(asks)

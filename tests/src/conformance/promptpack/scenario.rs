@@ -66,7 +66,7 @@ impl Sessions for Script {
             })
             .collect();
         all.push(spoken);
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None })
+        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {
