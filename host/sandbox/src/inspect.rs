@@ -61,7 +61,7 @@ pub struct Surface {
     pub wasi: bool,
     /// Bytes of the data segments of its modules: what each cell begins with in its memories.
     #[serde(skip)]
-    pub(crate) image_bytes: u64,
+    pub image_bytes: u64,
 }
 
 /// Bytes of data from which on a component is an interpreter, or as large as one.

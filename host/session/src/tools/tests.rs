@@ -63,6 +63,7 @@ fn prepare(world: &World, name: &str, arguments: serde_json::Value) -> ToolCall 
         request: ToolCallRequest { id: "c".to_owned(), name: name.to_owned(), arguments: Value::from(arguments) },
         left: opcell_ir::ir::RunLimits::default(),
         approved: None,
+        given: None,
     };
     ToolCall::new(call, CancellationToken::new())
 }
