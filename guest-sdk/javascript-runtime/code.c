@@ -18,6 +18,8 @@ size_t malloc_usable_size(void *at);
 
 /* The file of a program in its errors. */
 static const char *file_name = "program.js";
+/* Before a line in a stack; made before memory may be used up. */
+static const char *file_mark = "program.js:";
 
 /* Before a program, in its first line: columns there count from its end. */
 static const char HEAD[] = "(async (input) => {";
@@ -268,10 +270,10 @@ static unsigned number_at(const char **at) {
 
 /* The first place of the program in a stack. */
 static struct place place_in(opcell_text stack) {
-  const char *found = stack.data ? strstr(stack.data, opcell_concat(file_name, ":", (char *)0).data) : 0;
+  const char *found = stack.data ? strstr(stack.data, file_mark) : 0;
   struct place place = {0, 0};
   if (!found) return place;
-  found += strlen(file_name) + 1;
+  found += strlen(file_mark);
   place.line = number_at(&found);
   if (*found == ':') {
     found++;
@@ -575,6 +577,9 @@ void opcell_prepare(opcell_text id) {
   if (!begun()) opcell_panic(TOO_SMALL);
   JSValue about = JS_ParseJSON(js, at, described, "bundle");
   opcell_text name = property(about, "file");
-  if (name.data) file_name = name.data;
+  if (name.data) {
+    file_name = name.data;
+    file_mark = opcell_concat(file_name, ":", (char *)0).data;
+  }
   source_prepare(id, host, file_name, (opcell_text){source.data, source.length}, about);
 }

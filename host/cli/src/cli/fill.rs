@@ -20,7 +20,7 @@ pub fn shown(question: &Question) -> String {
     };
     let at = if path.is_empty() { step } else { path };
     let visit = if *visit > 1 { format!(", visit {visit}") } else { String::new() };
-    let again = if *round > 1 { format!(", for the time {round} in this call") } else { String::new() };
+    let again = if *round > 1 { format!(" (request {round} of this call)") } else { String::new() };
     let mut text = format!("step `{at}`{visit}: tool `{tool}` of MCP server `{server}` asks for input{again}:\n");
     message.lines().for_each(|line| {
         let _ = writeln!(text, "    {line}");

@@ -19,7 +19,7 @@ fn parts(prompt: &StepPrompt) -> Vec<Part> {
         tokens(&tool.name) + tokens(&tool.description) + tokens(&tool.parameters.to_json())
     };
     let tools: usize = prompt.tools.iter().map(tool).sum();
-    let tools = (tools > 0).then(|| Part { name: "tools".to_owned(), tokens: tools, is_shared: true });
+    let tools = (tools > 0).then(|| Part { name: "tool descriptions".to_owned(), tokens: tools, is_shared: true });
     // A section that differs ends what sessions share.
     let shared = prompt.system.sections.iter().take_while(|section| section.component.is_stable()).count();
     let sections = prompt.system.sections.iter().enumerate().map(|(at, section)| Part {

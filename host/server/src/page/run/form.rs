@@ -42,7 +42,7 @@ pub(super) fn shown(question: &Question, place: &FormPlace<'_>) -> Markup {
             p { b { "Tool " code { (one_line(tool, TITLE_BYTES)) } " of MCP server " code { (one_line(server, TITLE_BYTES)) } " asks for input" } }
             p { (printable(message, ABOUT_BYTES * 4)) }
             p.quiet { "Step " code { @if path.is_empty() { (step) } @else { (path) } } @if *visit > 1 { ", visit " (visit) }
-                @if *round > 1 { " · for the time " (round) " in this call" }
+                @if *round > 1 { " · request " (round) " of this call" }
                 " · the server gets what you enter, and the journal keeps it" }
             @if place.may_answer {
                 form method="post" action={ (place.here) "/input" } {
@@ -202,7 +202,7 @@ mod tests {
             "&lt;b&gt;Name&lt;/b&gt;",
             r#"name="value-name" type="text" value="Ada" required"#,
             r#"<option value="a,b" selected>AB</option>"#,
-            "for the time 2",
+            "request 2",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
