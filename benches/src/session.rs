@@ -38,7 +38,7 @@ pub struct CallingModel {
 pub fn program() -> Result<Arc<Program>> {
     work::program(
         r#"{"version":"workflow-ir/v1","name":"talks","steps":[{"name":"talk","type":"session",
-            "session":{"tools":["look"],"contributions":[{"type":"template","text":"work","vars":{}}]},
+            "session":{"tools":["look"],"max-rounds":101,"contributions":[{"type":"template","text":"work","vars":{}}]},
             "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},
             "yields":{"type":"text","text":"final-llm-reply"}}]}"#,
     )

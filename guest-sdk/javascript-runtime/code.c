@@ -15,6 +15,8 @@
 
 /* Of memory.c. */
 size_t malloc_usable_size(void *at);
+/* Lets blocks of any size come from a block that was reserved, when there is no other memory. */
+void lend(void *at);
 
 /* The file of a program in its errors. */
 static const char *file_name = "program.js";
@@ -337,7 +339,7 @@ static const opcell_text NO_MEMORY = {"the program has used up the memory of its
 
 /* The failure of a program that ended with this exception. */
 opcell_reply failure_of(JSValue exception, const char *reason) {
-  free(reserve);
+  lend(reserve);
   reserve = 0;
   struct text details = {0}, message = {0};
   text_add(&details, "{", 1);
@@ -501,7 +503,7 @@ bool settle(JSValueConst promise) {
 static opcell_reply result_of(JSValueConst value) {
   opcell_text json = json_of(value);
   if (!json.data && JS_HasException(js)) return failure_of(JS_GetException(js), "result-not-json");
-  free(reserve);
+  lend(reserve);
   reserve = 0;
   struct text reply = {0};
   text_add_string(&reply, "{\"result\":");

@@ -22,6 +22,8 @@ struct free_block {
 static struct free_block *free_blocks[CLASSES];
 /* Where the next block begins, and where the memory ends. */
 static size_t next, end;
+/* A block that smaller ones come from when there is no more memory. */
+static size_t spare, spare_end;
 /* Whether blocks begin after the source plugin: it is put behind the memory of an engine that has been started. */
 static int is_bundled;
 
@@ -61,12 +63,20 @@ void *malloc(size_t size) {
     next = ((size_t)bundle.at + bundle.length + 15) & ~(size_t)15;
     end = __builtin_wasm_memory_size(0) * PAGE;
   }
-  if (!reach(next + sizeof(struct header) + rounded)) return 0;
-  struct header *header = (struct header *)next;
+  size_t needed = sizeof(struct header) + rounded;
+  size_t *from = reach(next + needed) ? &next : spare + needed <= spare_end ? &spare : 0;
+  if (!from) return 0;
+  struct header *header = (struct header *)*from;
   header->size = (uint32_t)rounded;
   header->class = class;
-  next += sizeof *header + rounded;
+  *from += needed;
   return header + 1;
+}
+
+void lend(void *at) {
+  if (!at) return;
+  spare = (size_t)header_of(at);
+  spare_end = (size_t)at + header_of(at)->size;
 }
 
 void free(void *at) {
@@ -94,11 +104,12 @@ void *realloc(void *at, size_t size) {
   /* The last block grows where it is. */
   if ((size_t)at + header->size == next && size <= (size_t)1 << 30) {
     uint32_t class = class_of(size, &rounded);
-    if (!reach((size_t)at + rounded)) return 0;
-    header->size = (uint32_t)rounded;
-    header->class = class;
-    next = (size_t)at + rounded;
-    return at;
+    if (reach((size_t)at + rounded)) {
+      header->size = (uint32_t)rounded;
+      header->class = class;
+      next = (size_t)at + rounded;
+      return at;
+    }
   }
   void *made = malloc(size);
   if (!made) return 0;

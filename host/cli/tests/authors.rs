@@ -683,6 +683,7 @@ fn programs_in_python_run_once_their_runtime_is_installed() {
         return;
     }
     place.done("", &["code", "install", "python"]);
+    fs::write(place.folder.path().join("opcell.toml"), "[limits]\nticks = 200\n").unwrap();
     for (source, expected) in [
         ("import statistics\nprint('x')\nstatistics.mean(range(input['n']))", json!(2)),
         ("import random, uuid\nreturn random.random() != random.random() and len(str(uuid.uuid4()))", json!(36)),
@@ -710,7 +711,7 @@ fn programs_in_python_run_once_their_runtime_is_installed() {
         ("return {1, object()}", "program-failed: TypeError"),
         ("import socket\nsocket.create_connection(('example.com', 80))", "program-failed"),
         ("open('/etc/passwd')", "program-failed: FileNotFoundError"),
-        ("while True: pass", "fuel"),
+        ("while True: pass", "interrupted: computing time limit reached"),
     ] {
         fs::write(place.folder.path().join("p.py"), source).unwrap();
         let output = place.opcell("", &["code", "run", "p.py"]);

@@ -407,7 +407,14 @@ struct Reader {
     /// The calls that a person was asked about, as they were shown, by the ID of the question.
     asked: HashMap<Arc<str>, AskedAbout>,
     /// The forms that a person was asked to fill in, by the ID of the question: the server, its tool, and the message.
-    forms: HashMap<Arc<str>, (Arc<str>, Arc<str>, Arc<str>)>,
+    forms: HashMap<Arc<str>, AskedForm>,
+}
+
+#[derive(Clone)]
+struct AskedForm {
+    server: Arc<str>,
+    tool: Arc<str>,
+    message: Arc<str>,
 }
 
 #[derive(Clone)]
@@ -628,7 +635,7 @@ impl Reader {
             Event::InputAsked { .. } => self.see_forms(),
             Event::InputAnswered { question, answer, by, from, .. } => {
                 self.see_forms();
-                let Some((server, tool, message)) = self.forms.get(question).cloned() else { return };
+                let Some(AskedForm { server, tool, message }) = self.forms.get(question).cloned() else { return };
                 let (question, answer, from) = (question.clone(), answer.clone(), from.clone());
                 let what = What::Input(Box::new(InputTrace { question, server, tool, message, answer, from }));
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });
@@ -669,7 +676,7 @@ impl Reader {
     fn see_forms(&mut self) {
         for question in self.state.questions() {
             if let Question::Input { id, server, tool, message, .. } = question {
-                self.forms.insert(id, (server, tool, message));
+                self.forms.insert(id, AskedForm { server, tool, message });
             }
         }
     }

@@ -16,6 +16,11 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     for folder in ["workflows", "plugins", "skills", "data", "acme"] {
         fs::create_dir(project.path().join(folder)).unwrap();
     }
+    fs::create_dir_all(project.path().join("skills/triage/scripts")).unwrap();
+    let skill = "---\nname: triage\ndescription: Sorts issues.\n---\n";
+    fs::write(project.path().join("skills/triage/SKILL.md"), skill).unwrap();
+    let script = "/** Counts.\n * @returns {number} */\nexport function count() {\n  return 1;\n}\n";
+    fs::write(project.path().join("skills/triage/scripts/count.js"), script).unwrap();
     fs::write(project.path().join("script.yaml"), "").unwrap();
     fs::write(project.path().join("acme/opcell.toml"), "").unwrap();
     for plugin in ["github", "repo", "legacy"] {
@@ -25,7 +30,8 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     let config =
         Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
 
-    assert_eq!(config.plugins.keys().collect::<Vec<_>>(), ["github", "triage", "repo", "legacy"]);
+    let plugins: Vec<&String> = config.plugins.keys().collect();
+    assert_eq!(plugins, ["github", "triage", "repo", "legacy", "skill.triage.count"]);
     let github = &config.plugins["github"].grants;
     assert_eq!(github.http[0].methods.len(), 4);
     assert_eq!(github.http[0].credential.as_ref().unwrap().prefix, "Bearer ");
