@@ -127,10 +127,11 @@ pub fn read_script(skill: &str, path: &Path) -> Result<Vec<u8>, String> {
         ("tools", json!({"name": ANY_TOOL, "reason": "calls the tools that the project grants the skill"})),
         ("files", json!({"name": SKILL_ROOT, "access": "read", "reason": "reads the skill's own files"})),
     ] {
-        let list = &mut read["capabilities"][kind];
-        match list.as_array_mut() {
+        let tables = read.as_object_mut().map(|keys| keys.entry("capabilities").or_insert_with(|| json!({})));
+        let lists = tables.and_then(Value::as_object_mut).map(|kinds| kinds.entry(kind).or_insert_with(|| json!([])));
+        match lists.and_then(Value::as_array_mut) {
             Some(list) => list.push(request),
-            None => *list = json!([request]),
+            None => return Err(in_manifest(format!("`capabilities.{kind}` is not a list of tables"))),
         }
     }
     check(&read).map_err(in_manifest)?;

@@ -162,7 +162,7 @@ fn identifier_note_of(list: &Path) -> PathBuf {
 /// Returns `true` if a known journal's file was written over: it does not hold the identifier that was noted.
 fn is_written_over(file: &Path, list: &Path) -> io::Result<bool> {
     match read_text_bounded(&identifier_note_of(list), MAX_LIST_BYTES) {
-        Ok(noted) => Ok(!identifier_in(file).is_some_and(|found| found.to_string() == noted)),
+        Ok(noted) => Ok(identifier_in(file).is_none_or(|found| found.to_string() != noted)),
         // A journal that was last opened before there were identifiers.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

@@ -203,11 +203,13 @@ impl<'a> Reader<'a> {
 
 /// The schema of an object with these properties and no others.
 pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Value {
-    let mut made = json!({"type": "object", "properties": properties, "additionalProperties": false});
-    if !required.is_empty() {
-        made["required"] = required.into();
-    }
-    made
+    let required = (!required.is_empty()).then(|| ("required".to_owned(), Value::from(required)));
+    let keys = [
+        ("type".to_owned(), json!("object")),
+        ("properties".to_owned(), Value::from(properties)),
+        ("additionalProperties".to_owned(), json!(false)),
+    ];
+    Value::from_iter(keys.into_iter().chain(required))
 }
 
 fn one_of(mut choices: Vec<Value>) -> Value {

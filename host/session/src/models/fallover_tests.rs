@@ -161,7 +161,8 @@ async fn run_with_fallback(first: &Server, second: &Server, on: Option<&[&str]>)
 async fn the_models_of_the_operator_follow_those_of_the_session_after_the_failures_that_are_named() {
     let unavailable = || Canned::json(json!({"error": {"message": "overloaded"}})).status(503);
     let refused = || Canned::json(json!({"error": {"message": "no such field"}})).status(400);
-    let cases: [(fn() -> Canned, Option<&[&str]>, Option<&str>); 5] = [
+    type Case = (fn() -> Canned, Option<&'static [&'static str]>, Option<&'static str>);
+    let cases: [Case; 5] = [
         (unavailable, None, None),
         (unavailable, Some(&["provider-unavailable"]), None),
         (unavailable, Some(&["timeout"]), Some("provider-unavailable")),
