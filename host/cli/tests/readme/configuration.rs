@@ -140,6 +140,19 @@ fn project(text: &str) -> Result<(), String> {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     };
+    let skills = document.get("skills").and_then(|skills| skills.as_table_like());
+    let skills: Vec<String> =
+        skills.into_iter().flat_map(|skills| skills.iter().map(|(name, _)| name.to_owned())).collect();
+    if !skills.is_empty() && !document.contains_key("skill-folders") {
+        document.insert("skill-folders", toml_edit::value(toml_edit::Array::from_iter(["skills"])));
+    }
+    for name in skills {
+        exists(&format!("skills/{name}/scripts/count.js"));
+        let script = "/** Counts.\n * @returns {number} */\nexport function count() {\n  return 1;\n}\n";
+        fs::write(folder.path().join(format!("skills/{name}/scripts/count.js")), script).unwrap();
+        let about = format!("---\nname: {name}\ndescription: Works.\n---\n");
+        fs::write(folder.path().join(format!("skills/{name}/SKILL.md")), about).unwrap();
+    }
     tables(&mut document, "plugins", &|plugin| {
         let source = plugin.get("source").and_then(|source| source.as_str()).unwrap_or_default();
         if source.starts_with("builtin:") {
