@@ -152,5 +152,5 @@ fn the_user_of_our_own_client_answers_the_form_of_the_other_server() {
     assert_eq!(second["resultType"], "input_required", "{second}");
     let ended = answered(&second, json!({"sure": false}))["result"].clone();
     assert_eq!(ended["resultType"], "complete", "{ended}");
-    assert_eq!(ended["structuredContent"]["added"]["sure"]["content"], json!({"sure": false}), "{ended}");
+    assert_eq!(ended["structuredContent"]["result"]["added"]["sure"]["content"], json!({"sure": false}), "{ended}");
 }
