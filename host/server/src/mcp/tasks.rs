@@ -9,6 +9,7 @@ use super::{
     runs::now_ms,
     ticket::{Ticket, Use},
 };
+use crate::problem::Problem;
 use opcell_engine::Status;
 use opcell_journal::RunId;
 use rmcp::{
@@ -32,7 +33,7 @@ impl McpServer {
 
     /// A task as its run stands, and the status of the run.
     async fn task(&self, ticket: &Ticket, run: &RunId) -> Result<(Task, Status), ErrorData> {
-        let view = self.tenant.views.of(run).await.map_err(|_| unknown())?;
+        let view = self.tenant.views.of(run).await.map_err(|problem| unread(&problem))?;
         let state = view.state();
         let began = state.started_at();
         let last = view.last().map_or(began, |last| last.at);
@@ -44,7 +45,7 @@ impl McpServer {
     async fn run_of(&self, task: &str, client: &Client) -> Result<(Ticket, RunId), ErrorData> {
         let ticket = Ticket::parse(Use::Task, task, now_ms()).ok_or_else(unknown)?;
         let run = ticket.run(&self.tenant.name, &client.name);
-        let view = self.tenant.views.of(&run).await.map_err(|_| unknown())?;
+        let view = self.tenant.views.of(&run).await.map_err(|problem| unread(&problem))?;
         let is_offered = view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref()));
         drop(view);
         if is_offered { Ok((ticket, run)) } else { Err(unknown()) }
@@ -105,6 +106,14 @@ impl McpServer {
         let (_, run) = self.run_of(task, &client).await?;
         self.cancel(&run, &client.name).await;
         Ok(())
+    }
+}
+
+/// The error about a run that could not be read: one that is there all the same is not said to be missing.
+fn unread(problem: &Problem) -> ErrorData {
+    match problem.status {
+        404 => unknown(),
+        _ => ErrorData::internal_error(problem.detail.clone(), None),
     }
 }
 
