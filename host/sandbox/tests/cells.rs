@@ -127,7 +127,7 @@ async fn arguments_are_checked_before_and_data_after_the_call() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#.to_owned();
     let plugin = load(&Guest { schema: schema.clone(), ..Guest::default() }).await.unwrap();
     for (arguments, place) in
-        [(r#"{"n":"x"}"#, "`/n`"), ("{}", "the value itself"), ("{", "not JSON"), ("", "not JSON")]
+        [(r#"{"n":"x"}"#, "`/n`"), ("{}", "\"n\" is a required property"), ("{", "not JSON"), ("", "not JSON")]
     {
         let done = plugin.invoke(CellRequest::new("test/run", arguments)).await;
         assert_eq!(kind(&done), "invalid-arguments");
