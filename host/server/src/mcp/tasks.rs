@@ -20,9 +20,13 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value as Json;
+use std::time::Duration;
 
 /// The interval at which a client should ask, in milliseconds.
 const POLL_MS: u64 = 500;
+
+/// The time after which a run is read again that was not found.
+const TAKEOVER: Duration = Duration::from_millis(50);
 
 impl McpServer {
     /// The answer to a call that became a task.
@@ -45,10 +49,17 @@ impl McpServer {
     async fn run_of(&self, task: &str, client: &Client) -> Result<(Ticket, RunId), ErrorData> {
         let ticket = Ticket::parse(Use::Task, task, now_ms()).ok_or_else(unknown)?;
         let run = ticket.run(&self.tenant.name, &client.name);
-        let view = self.tenant.views.of(&run).await.map_err(|problem| unread(&problem))?;
-        let is_offered = view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref()));
-        drop(view);
-        if is_offered { Ok((ticket, run)) } else { Err(unknown()) }
+        // A run that is taken over at this moment is read once more before its task is said to be missing.
+        match self.is_offered(&run).await {
+            Ok(true) => return Ok((ticket, run)),
+            Ok(false) | Err(_) => tokio::time::sleep(TAKEOVER).await,
+        }
+        if self.is_offered(&run).await? { Ok((ticket, run)) } else { Err(unknown()) }
+    }
+
+    async fn is_offered(&self, run: &RunId) -> Result<bool, ErrorData> {
+        let view = self.tenant.views.of(run).await.map_err(|problem| unread(&problem))?;
+        Ok(view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref())))
     }
 
     pub(super) async fn task_now(
