@@ -28,6 +28,9 @@ const POLL_MS: u64 = 500;
 /// The time after which a run is read again that was not found.
 const TAKEOVER: Duration = Duration::from_millis(50);
 
+/// Times that it is read again.
+const TAKEOVER_READS: u32 = 20;
+
 impl McpServer {
     /// The answer to a call that became a task.
     pub(super) async fn task_created(&self, ticket: &Ticket, run: &RunId) -> Result<CallToolResponse, ErrorData> {
@@ -49,10 +52,12 @@ impl McpServer {
     async fn run_of(&self, task: &str, client: &Client) -> Result<(Ticket, RunId), ErrorData> {
         let ticket = Ticket::parse(Use::Task, task, now_ms()).ok_or_else(unknown)?;
         let run = ticket.run(&self.tenant.name, &client.name);
-        // A run that is taken over at this moment is read once more before its task is said to be missing.
-        match self.is_offered(&run).await {
-            Ok(true) => return Ok((ticket, run)),
-            Ok(false) | Err(_) => tokio::time::sleep(TAKEOVER).await,
+        // A run that is taken over at this moment is read again before its task is said to be missing.
+        for _ in 0..TAKEOVER_READS {
+            match self.is_offered(&run).await {
+                Ok(true) => return Ok((ticket, run)),
+                Ok(false) | Err(_) => tokio::time::sleep(TAKEOVER).await,
+            }
         }
         if self.is_offered(&run).await? { Ok((ticket, run)) } else { Err(unknown()) }
     }
