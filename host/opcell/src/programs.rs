@@ -35,6 +35,9 @@ use tokio_util::task::AbortOnDropHandle;
 const RUN_JAVASCRIPT: &str = "code/run";
 const RUN_PYTHON: &str = "python/run";
 
+/// The reason for which programs in Python cannot be run, with its remedy.
+const NO_PYTHON: &str = "the runtime for Python is not installed; `opcell code install python` builds it";
+
 /// Milliseconds that a program may take where the project says nothing of the plugin.
 const WALL_TIME: u64 = 10 * 60_000;
 
@@ -78,7 +81,7 @@ impl SessionPrograms {
         let plugin = match read {
             Ok(Ok(plugin)) => plugin,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(cannot("the runtime for Python is not installed; `opcell code install python` builds it"));
+                return Err(cannot(NO_PYTHON));
             }
             Ok(Err(error)) => return Err(cannot(&format!("the runtime for Python cannot be read: {error}"))),
             Err(_) => return Err(cannot("the runtime for Python cannot be read")),
@@ -154,6 +157,11 @@ fn cannot(why: &str) -> Failure {
 
 #[async_trait]
 impl Programs for SessionPrograms {
+    fn lacks(&self, language: CodeMode) -> Option<String> {
+        let has = || self.ground.places.python_runtime().is_some_and(|path| path.is_file());
+        (language == CodeMode::Python && !has()).then(|| NO_PYTHON.to_owned())
+    }
+
     async fn run(&self, program: Program) -> Reply<Value> {
         self.cell(program).await.unwrap_or_else(|failure| Err(failure).into())
     }

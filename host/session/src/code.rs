@@ -48,6 +48,11 @@ pub struct Program {
 pub trait Programs: Send + Sync {
     /// Runs a program to its end: an object of its `result` and its `logs`. Ends soon after it is cancelled.
     async fn run(&self, program: Program) -> Reply<Value>;
+
+    /// Why programs in a language cannot be run here, where that is known before there is one.
+    fn lacks(&self, _language: CodeMode) -> Option<String> {
+        None
+    }
 }
 
 /// The tools that one program reaches.

@@ -215,7 +215,7 @@ pub(super) fn faces() -> Vec<Tool> {
         ),
         tool(
             SEARCH,
-            "Finds tools by words of their names, descriptions and arguments",
+            "Finds tools by words in their names, descriptions and arguments",
             json!({
                 "query": {"type": "string"},
                 "limit": {"type": "integer", "minimum": 1, "maximum": RESULTS.1, "description": "8 by default"},

@@ -33,7 +33,7 @@ impl Syntax {
     /// The declarations of the functions that find tools which are not declared.
     fn finders(self) -> String {
         let (search, describe) = (
-            "Finds tools that are not declared here, by words of their names and descriptions.",
+            "Finds further tools by words in their names and descriptions.",
             "Returns the declarations of tools, as these are.",
         );
         match self {
@@ -233,7 +233,7 @@ fn is_parameter(name: &str) -> bool {
     is_identifier(name) && !name.contains('$') && !PYTHON_KEYWORDS.contains(&name)
 }
 
-/// The words of Python that name nothing.
+/// The keywords of Python, which cannot be identifiers.
 const PYTHON_KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",

@@ -79,6 +79,11 @@ impl HostSessions {
         let Assembled { mut prompt, tools, code, approvals, settings, ceiling } = self.assemble(request, current)?;
         let models = self.models.select(settings.model.as_ref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
+        let lacks =
+            code.as_ref().zip(self.programs.as_ref()).and_then(|(code, programs)| programs.lacks(code.language));
+        if let Some(why) = lacks {
+            return Err(failure("code-unavailable", why));
+        }
         if settings.logprobs == Some(true) {
             prompt.notes.extend(models.iter().filter_map(|model| self.models.lacks_logprobs(model)));
         }
