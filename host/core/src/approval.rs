@@ -20,6 +20,12 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 impl ToolApproval {
+    /// Returns `true` if a rule asks about calls of the tool, at least with some arguments.
+    #[must_use]
+    pub(crate) fn may_ask(&self) -> bool {
+        self.rules.rules().iter().any(|rule| rule.ask.applies_to(self.effects))
+    }
+
     /// Returns what the rules ask of a call with these arguments; `None` when it needs no person.
     #[must_use]
     pub fn asking(&self, arguments: &Value) -> Option<Asking> {

@@ -370,7 +370,7 @@ impl Journal for PostgresJournal {
     }
 
     async fn runs(&self) -> Result<Vec<RunEntry>, JournalError> {
-        let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
+        let sql = "SELECT r.run, left(r.workflow, 4096), left(r.status, 64), r.ended, r.due, r.records, r.created_at, r.updated_at,
                 coalesce(o.alive_until > clock_timestamp(), false), r.owner
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner ORDER BY r.created_at DESC, r.run DESC";
         self.query_again(sql, &[]).await?.iter().map(|row| Ok(entry(row)?)).collect()
@@ -386,7 +386,7 @@ impl Journal for PostgresJournal {
             }
         }
         // The prefix as bytes, whatever the order of the database's language is.
-        let sql = "SELECT r.run, r.workflow, r.status, r.ended, r.due, r.records, r.created_at, r.updated_at,
+        let sql = "SELECT r.run, left(r.workflow, 4096), left(r.status, 64), r.ended, r.due, r.records, r.created_at, r.updated_at,
                 coalesce(o.alive_until > clock_timestamp(), false), r.owner
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner
             WHERE ($1::text IS NULL OR (r.created_at, r.run) < (SELECT b.created_at, b.run FROM {s}.runs b WHERE b.run = $1))
@@ -419,7 +419,7 @@ impl Journal for PostgresJournal {
 
     async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {
         // One run of each kind stands for all of them.
-        let sql = "SELECT min(r.run), min(r.workflow), r.status, r.ended,
+        let sql = "SELECT min(r.run), min(r.workflow), left(r.status, 64), r.ended,
                 CASE WHEN r.due <= $1 THEN 0 WHEN r.due IS NULL THEN NULL ELSE 9223372036854775807 END,
                 least(r.records, 2), 0::bigint, min(r.updated_at), coalesce(o.alive_until > clock_timestamp(), false), NULL::text, count(*)
             FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner GROUP BY 3, 4, 5, 6, 9";
@@ -544,14 +544,22 @@ fn is_transient(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool
     error.downcast_ref::<ServerError>().is_some_and(ServerError::is_transient)
 }
 
+/// A run in a list. A row that another program wrote never hides the others.
 fn entry(row: &Row) -> Result<RunEntry, ServerError> {
     let driven: bool = row.try_get(8)?;
     let owner: Option<String> = row.try_get(9)?;
+    let run: RunId = row.try_get::<_, String>(0)?.into();
+    let mut state =
+        RunState { status: row.try_get::<_, String>(2)?.into(), ended: row.try_get(3)?, due: row.try_get(4)? };
+    let records = unsigned(row, 5).unwrap_or_else(|_| {
+        state = RunState { status: RunEntry::DAMAGED.into(), ended: true, due: None };
+        0
+    });
     Ok(RunEntry {
-        run: row.try_get::<_, String>(0)?.into(),
+        run,
         workflow: row.try_get::<_, String>(1)?.into(),
-        state: RunState { status: row.try_get::<_, String>(2)?.into(), ended: row.try_get(3)?, due: row.try_get(4)? },
-        records: unsigned(row, 5)?,
+        state,
+        records,
         created_at: row.try_get(6)?,
         updated_at: row.try_get(7)?,
         driven,

@@ -1,9 +1,9 @@
 //! The journal on a real PostgreSQL: what every journal promises, and what many machines need as well.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, missing_docs, reason = "tests")]
 
 use opcell_journal::{
-    Cut, Journal, JournalError, NewRun, RunId,
+    Cut, Journal, JournalError, NewRun, Retention, RunId, RunQuery,
     contract::{append, record},
 };
 use opcell_journal_postgres::{PostgresJournal, Settings, scratch};
@@ -178,4 +178,56 @@ async fn the_server_clock_is_the_one_that_counts() {
     let row = server.query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint", &[]).await.unwrap();
     let apart = (journal.clock().now() - row.get::<_, i64>(0)).abs();
     assert!(apart < 5_000_000, "{apart} us");
+}
+
+/// Rows that another machine of the fleet, or a person, wrote by hand: each spoils its own run and hides no other.
+#[tokio::test]
+async fn a_row_that_another_program_wrote_hides_no_other_run() {
+    const STATEMENTS: [&str; 16] = [
+        "UPDATE {s}.runs SET records = -1 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET records = 9223372036854775807 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET fence = -1 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET fence = 9223372036854775807 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET status = repeat('x', 10000000) WHERE run = 'bad'",
+        "UPDATE {s}.runs SET status = E'\\x1b[2J', ended = true WHERE run = 'bad'",
+        "UPDATE {s}.runs SET workflow = repeat('x', 10000000) WHERE run = 'bad'",
+        "UPDATE {s}.runs SET due = -9223372036854775808 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET created_at = 9223372036854775807, updated_at = -9223372036854775808 WHERE run = 'bad'",
+        "UPDATE {s}.runs SET owner = (SELECT owner FROM {s}.runs WHERE run = 'good') WHERE run = 'bad'",
+        "UPDATE {s}.records SET seq = -1 WHERE seq = 2 AND run = (SELECT id FROM {s}.runs WHERE run = 'bad')",
+        "UPDATE {s}.records SET version = -1, kind = '' WHERE run = (SELECT id FROM {s}.runs WHERE run = 'bad')",
+        "UPDATE {s}.records SET checksum = '' WHERE run = (SELECT id FROM {s}.runs WHERE run = 'bad')",
+        "INSERT INTO {s}.snapshots SELECT id, -1, -1, '{', '' FROM {s}.runs WHERE run = 'bad'",
+        "INSERT INTO {s}.inbox (run, at, payload) SELECT id, -1, repeat('[', 1000000) FROM {s}.runs WHERE run = 'bad'",
+        "INSERT INTO {s}.inbox (run, at, payload) VALUES (-1, 0, '')",
+    ];
+    for statement in STATEMENTS {
+        let Some(settings) = settings("") else { return };
+        let journal = PostgresJournal::open(settings.clone()).await.unwrap();
+        let runs: [RunId; 2] = ["good".into(), "bad".into()];
+        for run in &runs {
+            let fence = journal.create(NewRun::empty(run, "w", 0)).await.unwrap();
+            journal.append(append(run, fence, 1..=3)).await.unwrap();
+            journal.release(run, fence).await.unwrap();
+        }
+        let sql = statement.replace("{s}", &settings.schema);
+        client(server().unwrap()).await.batch_execute(&sql).await.unwrap();
+
+        let listed = journal.runs().await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        assert!(listed.len() == 2 && listed.iter().all(|run| run.status(1).len() < 20), "{statement}: {listed:?}");
+        let paged = journal.page(RunQuery { limit: 1, ..RunQuery::default() }).await.unwrap();
+        let before = Some(paged[0].run.clone());
+        assert_eq!(journal.page(RunQuery { before, ..RunQuery::default() }).await.unwrap().len(), 1, "{statement}");
+        let counted: u64 = journal.tally(1).await.unwrap().values().map(|tally| tally.runs).sum();
+        assert_eq!(counted, 2, "{statement}");
+        assert!(journal.runnable(1, 9).await.unwrap().contains(&runs[0]), "{statement}");
+        // An answer or an error, of this run alone.
+        let _ = (journal.read(&runs[1], 0, 9).await, journal.inbox(&runs[1]).await);
+        let _ = journal.acquire(&runs[1], Cut::Tail).await;
+        assert_eq!(journal.read(&runs[0], 0, 9).await.unwrap().len(), 3, "{statement}");
+        let opened = journal.acquire(&runs[0], Cut::Tail).await.unwrap();
+        journal.append(append(&runs[0], opened.fence, [4])).await.unwrap();
+        journal.retain(Retention { keep: Some(1), ended_after: None }).await.unwrap();
+        assert!(journal.runs().await.unwrap().iter().any(|run| run.run == runs[0]), "{statement}");
+    }
 }

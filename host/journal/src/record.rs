@@ -193,8 +193,20 @@ pub struct RunEntry {
 
 impl RunEntry {
     /// All values of [`Self::status`].
-    pub const STATUSES: [&str; 8] =
-        ["pending", "running", "waiting", "interrupted", "suspended", "completed", "failed", "cancelled"];
+    pub const STATUSES: [&str; 9] = [
+        "pending",
+        "running",
+        "waiting",
+        "interrupted",
+        "suspended",
+        "completed",
+        "failed",
+        "cancelled",
+        Self::DAMAGED,
+    ];
+
+    /// The status of a run whose row cannot be read: another program wrote it.
+    pub const DAMAGED: &str = "damaged";
 
     /// The status as people use it, at a moment in microseconds since 1970. A run that pauses until a moment is
     /// waiting, whether or not a process drives it. What was running when its driver went away is interrupted, also in
@@ -202,6 +214,7 @@ impl RunEntry {
     #[must_use]
     pub fn status(&self, now: i64) -> &str {
         match self.state.due {
+            _ if !Self::STATUSES.contains(&&*self.state.status) => Self::DAMAGED,
             _ if self.state.ended => &self.state.status,
             Some(due) if due > now => "waiting",
             Some(_) if !self.driven => {

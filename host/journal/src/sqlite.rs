@@ -21,7 +21,7 @@ use crate::{
 use async_trait::async_trait;
 use news::News;
 use rows::{Found, Most, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
@@ -34,6 +34,12 @@ const MAX_READ_BYTES: usize = 16 << 20;
 
 /// Bytes of text of the records that are read to take a run over: those after its last snapshot.
 const MAX_RESUMED_BYTES: usize = 1 << 30;
+
+/// Longest name of a run or a workflow, and longest status, that lists show.
+const MAX_NAME_BYTES: usize = 4 << 10;
+
+/// The beginning of the name that lists show where that of a run cannot be read; the number of its row follows.
+const DAMAGED_ROW: &str = "damaged-row-";
 
 /// A journal in an SQLite file. Clones share it. Several processes can have one store open; each run has one owner
 /// among them.
@@ -128,20 +134,55 @@ async fn on<T: Send + 'static>(
     task.await.map_err(storage)?
 }
 
-/// A run in a list: columns `run, workflow, status, ended, records, created_at, updated_at, owner, due`.
-fn entry(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<RunEntry> {
-    let holder: Option<String> = row.get(7)?;
-    let holder = holder.filter(|holder| owner.is_alive(holder));
+/// A run in a list: columns `run, workflow, status, ended, records, created_at, updated_at, owner, due, id`. A row that
+/// another program wrote never hides the others.
+fn entry(row: &Row<'_>, owner: &Owner) -> RunEntry {
+    readable(row, owner).unwrap_or_else(|_| damaged(row))
+}
+
+fn readable(row: &Row<'_>, owner: &Owner) -> rusqlite::Result<RunEntry> {
+    let holder = row.get_ref(7)?.as_str_or_null()?.filter(|holder| owner.is_alive(holder));
     Ok(RunEntry {
-        run: row.get::<_, String>(0)?.into(),
-        workflow: row.get::<_, String>(1)?.into(),
-        state: RunState { status: row.get::<_, String>(2)?.into(), ended: row.get(3)?, due: row.get(8)? },
+        run: name(row, 0)?.into(),
+        workflow: name(row, 1)?.into(),
+        state: RunState { status: name(row, 2)?.to_owned().into(), ended: row.get(3)?, due: row.get(8)? },
         records: unsigned(row, 4)?,
         created_at: row.get(5)?,
         updated_at: row.get(6)?,
         driven: holder.is_some(),
-        driver: holder.map(|holder| shown(&holder).into()),
+        driver: holder.map(|holder| shown(holder).into()),
     })
+}
+
+fn name<'a>(row: &'a Row<'_>, column: usize) -> rusqlite::Result<&'a str> {
+    let name = row.get_ref(column)?.as_str()?;
+    if name.len() > MAX_NAME_BYTES {
+        return Err(rusqlite::Error::InvalidColumnName(format!("longer than {MAX_NAME_BYTES} bytes")));
+    }
+    Ok(name)
+}
+
+/// The readable part of a row, under a name that a page of a list can begin after.
+fn damaged(row: &Row<'_>) -> RunEntry {
+    let run = name(row, 0).map_or_else(|_| format!("{DAMAGED_ROW}{}", row.get(9).unwrap_or(0_i64)), str::to_owned);
+    RunEntry {
+        run: run.into(),
+        workflow: name(row, 1).unwrap_or("?").into(),
+        state: RunState { status: RunEntry::DAMAGED.into(), ended: true, due: None },
+        records: unsigned(row, 4).unwrap_or(0),
+        created_at: row.get(5).unwrap_or(0),
+        updated_at: row.get(6).unwrap_or(0),
+        driven: false,
+        driver: None,
+    }
+}
+
+/// Returns the number of the row after which a page begins.
+fn row_before(connection: &Connection, run: &RunId) -> Result<i64, JournalError> {
+    let mut query = connection.prepare_cached("SELECT id FROM runs WHERE run = ?1").map_err(storage)?;
+    let row = query.query_row([run.as_ref()], |row| row.get(0)).optional().map_err(storage)?;
+    let row = row.or_else(|| run.strip_prefix(DAMAGED_ROW)?.parse().ok());
+    row.ok_or_else(|| JournalError::UnknownRun(run.clone()))
 }
 
 /// Cuts what is broken after the last intact record, if allowed, and returns what was cut.
@@ -359,10 +400,10 @@ impl Journal for SqliteJournal {
         self.list_with(move |connection| {
             let mut query = connection
                 .prepare_cached(
-                    "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due FROM runs ORDER BY created_at DESC, run DESC",
+                    "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due, id FROM runs ORDER BY created_at DESC, run DESC",
                 )
                 .map_err(storage)?;
-            let entries = query.query_map([], |row| entry(row, &owner));
+            let entries = query.query_map([], |row| Ok(entry(row, &owner)));
             entries.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)
         })
         .await
@@ -371,23 +412,27 @@ impl Journal for SqliteJournal {
     async fn page(&self, query: RunQuery) -> Result<Vec<RunEntry>, JournalError> {
         let owner = self.owner.clone();
         self.list_with(move |connection| {
-            let before = query.before.as_ref().map(|before| find(connection, before)).transpose()?;
+            let before = query.before.as_ref().map(|before| row_before(connection, before)).transpose()?;
             // Rows are numbered in the order in which runs are made.
             let mut rows = connection
                 .prepare_cached(
-                    "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due FROM runs
+                    "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due, id FROM runs
                      WHERE id < ?1 AND (?2 IS NULL OR run >= ?2 AND run < ?2 || char(1114111))
                        AND (?3 IS NULL OR workflow = ?3) AND (?4 IS NULL OR status = ?4) ORDER BY id DESC",
                 )
                 .map_err(storage)?;
-            let before = before.map_or(i64::MAX, |before| before.id);
-            let wanted = params![before, query.prefix.as_deref(), query.workflow.as_deref(), query.stored_status()];
+            let wanted = params![
+                before.unwrap_or(i64::MAX),
+                query.prefix.as_deref(),
+                query.workflow.as_deref(),
+                query.stored_status()
+            ];
             let mut rows = rows.query(wanted).map_err(storage)?;
             let mut found = Vec::new();
             while found.len() < query.limit
                 && let Some(row) = rows.next().map_err(storage)?
             {
-                found.extend(Some(entry(row, &owner).map_err(storage)?).filter(|run| query.matches(run)));
+                found.extend(Some(entry(row, &owner)).filter(|run| query.matches(run)));
             }
             Ok(found)
         })
@@ -401,11 +446,11 @@ impl Journal for SqliteJournal {
             let mut query = connection
                 .prepare_cached(
                     "SELECT run, workflow, status, ended, min(records, 2), created_at, min(updated_at), owner,
-                            CASE WHEN due <= ?1 THEN 0 WHEN due IS NULL THEN NULL ELSE 9223372036854775807 END AS when_due, count(*)
+                            CASE WHEN due <= ?1 THEN 0 WHEN due IS NULL THEN NULL ELSE 9223372036854775807 END AS when_due, min(id), count(*)
                      FROM runs GROUP BY status, ended, min(records, 2), owner, when_due",
                 )
                 .map_err(storage)?;
-            let kinds = query.query_map([now], |row| Ok((entry(row, &owner)?, unsigned(row, 9)?)));
+            let kinds = query.query_map([now], |row| Ok((entry(row, &owner), unsigned(row, 10)?)));
             let kinds: Vec<_> = kinds.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)?;
             Ok(tally(kinds.iter().map(|(run, count)| (run, *count)), now))
         })
@@ -429,9 +474,12 @@ impl Journal for SqliteJournal {
                 if found.len() as u64 >= limit {
                     break;
                 }
-                let holder: Option<String> = row.get(1).map_err(storage)?;
+                let (Ok(run), Ok(holder)) = (row.get::<_, String>(0), row.get::<_, Option<String>>(1)) else {
+                    // Lists show it as damaged.
+                    continue;
+                };
                 if !holder.is_some_and(|holder| owner.is_alive(&holder)) {
-                    found.push(row.get::<_, String>(0).map_err(storage)?.into());
+                    found.push(run.into());
                 }
             }
             Ok((message, found))
