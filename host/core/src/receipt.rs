@@ -419,7 +419,7 @@ pub fn of_started_run(run: &str, used: &Used) -> Option<Receipt> {
 #[must_use]
 pub fn used_by_started_run(receipt: &Value) -> Option<Used> {
     let used = receipt.get(STARTED)?.get("used")?;
-    serde_json::from_value(used.into()).ok()
+    used.to().ok()
 }
 
 /// Bytes of a value that is handed over: a text as it is, everything else as JSON.

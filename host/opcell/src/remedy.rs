@@ -144,7 +144,7 @@ pub fn explain(denial: &Denial) -> String {
 #[must_use]
 pub fn of_receipt(receipt: &Value) -> Vec<Denial> {
     let listed = receipt.get("denials").and_then(Value::as_array).unwrap_or_default();
-    listed.iter().filter_map(|denial| serde_json::from_value(serde_json::Value::from(denial)).ok()).collect()
+    listed.iter().filter_map(|denial| denial.to().ok()).collect()
 }
 
 /// A word of a command that people copy: a guest chose it, so it must stay one word in their shell.

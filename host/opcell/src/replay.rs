@@ -161,7 +161,7 @@ fn receipt_of(reply: &EffectReply) -> Option<&Receipt> {
 
 impl RecordedCall {
     fn of(seq: u64, request: &Request, reply: &EffectReply, receipt: &Receipt) -> Option<Self> {
-        let record: Record = serde_json::from_value(receipt.record()?.into()).ok()?;
+        let record: Record = receipt.record()?.to().ok()?;
         let arguments = match (record.arguments, request) {
             (Some(arguments), _) => arguments,
             (None, Request::Invoke { arguments } | Request::Judge { arguments }) => arguments.clone(),

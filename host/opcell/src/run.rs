@@ -165,10 +165,9 @@ pub enum TypedReceipt {
 /// # Errors
 /// When a host of another version wrote it, whose receipts had other fields.
 pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
-    let value = serde_json::Value::from(&**receipt);
     Ok(match is_of_call(receipt) {
-        true => TypedReceipt::Call(Box::new(serde_json::from_value(value)?)),
-        false => TypedReceipt::Cell(Box::new(serde_json::from_value(value)?)),
+        true => TypedReceipt::Call(Box::new(receipt.to()?)),
+        false => TypedReceipt::Cell(Box::new(receipt.to()?)),
     })
 }
 

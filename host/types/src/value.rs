@@ -6,6 +6,7 @@
 //! value, apart from serde, which refuses values deeper than [`MAX_DEPTH`].
 
 mod array;
+mod de;
 mod deep;
 mod exact;
 mod measure;

@@ -4,6 +4,7 @@ use super::{Exit, Failure, Global, Terminal, units::counted};
 use clap::Args;
 use indicatif::ProgressBar;
 use opcell::{
+    config::Config,
     document::{self, Document},
     host::Host,
     library::defined_twice,
@@ -47,14 +48,17 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         }
     }
     let (mut folders, mut of_project, mut script) = (Vec::new(), Vec::new(), None);
+    let mut others = String::new();
     if args.files.is_empty() {
         let config = global.config()?;
+        others = parts_beside_workflows(&config, host.as_ref());
         script = config.sessions.script.as_deref().map(real);
         folders = config.workflows.clone();
         of_project = config.default_workflows.into_iter().chain(config.workflows).collect();
     }
-    if args.files.is_empty() && of_project.is_empty() {
-        let message = "there is nothing to check: no file is named, and no project with workflows is here";
+    if args.files.is_empty() && of_project.is_empty() && others.is_empty() {
+        let message =
+            "there is nothing to check: no file is named, and here is no project with workflows, skills or plugins";
         return Err(Diagnostic::error("nothing-to-check", message).help("name a document, or a folder of them").into());
     }
     let mut files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });
@@ -109,6 +113,12 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         bar.inc(1);
     }
     bar.finish_and_clear();
+    if args.files.is_empty() && of_project.is_empty() && !terminal.json {
+        terminal.rendered(&format!(
+            "{} the project, without workflows: {others}\n",
+            if all_good { "ok   " } else { "wrong" }
+        ))?;
+    }
     if terminal.json {
         let mut report = json!({"ok": all_good, "files": verdicts});
         if let (false, Some(report)) = (unusable.is_empty(), report.as_object_mut()) {
@@ -117,6 +127,14 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         terminal.json(&report)?;
     }
     Ok(if all_good { Exit::Done } else { Exit::InputWrong })
+}
+
+/// The plugins and skills of a project, counted; empty where there are none.
+fn parts_beside_workflows(config: &Config, host: Option<&Host>) -> String {
+    let skills = host.filter(|_| !config.skills.is_empty()).map(|host| (host.skills().skills().count(), "skill"));
+    let plugins = Some((config.plugins.len(), "plugin")).filter(|(count, _)| *count > 0);
+    let counts = plugins.into_iter().chain(skills);
+    counts.map(|(count, what)| counted(count as u64, what)).collect::<Vec<_>>().join(", ")
 }
 
 /// The project's plugins that are missing or cannot be used, with the findings about each.

@@ -102,7 +102,7 @@ fn call_row(receipt: &Value) -> Vec<String> {
 
 /// Warnings, calls, requests, files and keys, a line each; then how many more there are.
 fn touched(receipt: &Value, most: usize) -> Vec<String> {
-    let Some(of) = receipt.get("touched").and_then(|of| serde_json::from_value::<Touched>(of.into()).ok()) else {
+    let Some(of) = receipt.get("touched").and_then(|of| of.to::<Touched>().ok()) else {
         return Vec::new();
     };
     let moved = |parts: [(u64, &str); 2]| {

@@ -318,7 +318,7 @@ fn message(part: &ConversationPart) -> Message {
 
 /// A message that a transcript gave, unless it has a shape of its own.
 fn from_value(value: &Value) -> Option<Message> {
-    serde_json::from_value(serde_json::Value::from(value)).ok()
+    value.to().ok()
 }
 
 /// An LLM judge as declared.

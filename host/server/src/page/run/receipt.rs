@@ -12,7 +12,7 @@ pub(super) fn shown(receipt: &Value) -> Markup {
     let touched: Touched = cell
         .get("touched")
         .or_else(|| receipt.get("touched"))
-        .and_then(|touched| serde_json::from_value(Json::from(touched)).ok())
+        .and_then(|touched| touched.to().ok())
         .unwrap_or_default();
     html! {
         (facts(cell))
