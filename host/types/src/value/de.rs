@@ -2,11 +2,12 @@
 
 use super::{MAX_DEPTH, NumberKind, Value};
 use serde::{
-    Deserialize, Deserializer, forward_to_deserialize_any,
+    Deserialize, Deserializer,
     de::{
         Error as _, IntoDeserializer, Unexpected, Visitor,
         value::{BorrowedStrDeserializer, MapAccessDeserializer, MapDeserializer, SeqDeserializer},
     },
+    forward_to_deserialize_any,
 };
 
 /// Why a value is not of a type: serde's words.
