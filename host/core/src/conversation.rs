@@ -1,6 +1,11 @@
 //! A model conversation as data.
 
+mod pictures;
+
+pub use pictures::{PICTURE_TYPES, Picture, blocks, take_pictures, with_blocks};
+
 use opcell_types::Value;
+use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
 use rpds::VectorSync;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
@@ -34,6 +39,12 @@ pub struct Message {
     /// `true` if the tool failed; tool messages only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// The pictures of its result; tool messages only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<Picture>,
+    /// Pictures that the conversation had no room for any more.
+    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    pub pictures_forgotten: u32,
     /// The part that the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant
     /// messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,7 +77,20 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: None,
             is_error: false,
+            pictures: Vec::new(),
+            pictures_forgotten: 0,
             continuation: None,
+        }
+    }
+
+    /// The same without what only a provider understands and without pictures: what was said, for people and documents.
+    #[must_use]
+    pub fn said(&self) -> Self {
+        Self {
+            tool_calls: self.tool_calls.clone(),
+            tool_call_id: self.tool_call_id.clone(),
+            is_error: self.is_error,
+            ..Self::plain(self.role, self.content.as_str())
         }
     }
 }
@@ -78,6 +102,8 @@ pub struct Messages {
     said: VectorSync<Message>,
     /// The position of the user's last message.
     asked: Option<usize>,
+    /// The positions of messages with pictures; at most as many as there may be pictures.
+    pictured: Vec<usize>,
 }
 
 impl Messages {
@@ -140,7 +166,31 @@ impl Messages {
         if message.role == Role::User {
             self.asked = Some(self.said.len());
         }
+        let has_pictures = !message.pictures.is_empty();
         self.said.push_back_mut(message);
+        if has_pictures {
+            self.pictured.push(self.said.len() - 1);
+            self.forget_pictures();
+        }
+    }
+
+    /// Forgets the oldest pictures until the others have room; those of the newest result stay.
+    fn forget_pictures(&mut self) {
+        let (mut count, mut bytes) = (0_usize, 0_usize);
+        let fits = |message: &Message| {
+            count += message.pictures.len();
+            bytes += message.pictures.iter().map(|picture| picture.data.len()).sum::<usize>();
+            count <= MAX_PICTURES && bytes <= MAX_PICTURE_BYTES
+        };
+        let messages = self.pictured.iter().rev().filter_map(|at| self.said.get(*at));
+        let kept = messages.map(fits).take_while(|fits| *fits).count().max(1);
+        for at in self.pictured.drain(..self.pictured.len().saturating_sub(kept)) {
+            if let Some(message) = self.said.get(at) {
+                let forgotten = u32::try_from(message.pictures.len()).unwrap_or(u32::MAX);
+                let message = Message { pictures_forgotten: forgotten, ..message.said() };
+                self.said.set_mut(at, message);
+            }
+        }
     }
 }
 
@@ -230,6 +280,11 @@ pub struct Usage {
     /// US dollars, where the provider or the price list says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none_of_them(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A count that is left out of the journal.

@@ -781,14 +781,13 @@ impl StepTrace {
                 let talk = self.conversation_mut();
                 let compacted = answer.compacted.clone();
                 talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage, compacted });
-                // What only the provider understands is not part of what was said.
-                talk.messages.push(Message { continuation: None, ..answer.message.clone() });
+                talk.messages.push(answer.message.said());
             }
             EffectReply::Open(Err(failure)) | EffectReply::Round(Err(failure)) => {
                 self.conversation_mut().failures.push(failure.clone());
             }
             EffectReply::Tool(reply) => {
-                self.conversation_mut().add(tool_message(request, &reply.result));
+                self.conversation_mut().add(tool_message(request, &reply.result).said());
                 self.add_receipt(effect, request, reply.receipt.as_ref());
             }
             EffectReply::Slept | EffectReply::Found => {}

@@ -167,10 +167,7 @@ impl Folder {
 
     /// Reads a whole text file of at most `limit` bytes.
     pub(crate) fn read_text(&self, path: &str, limit: u64) -> Result<String, FileError> {
-        String::from_utf8(self.read(path, limit)?).map_err(|error| match error.as_bytes() {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => FileError::Utf16(path.to_owned()),
-            _ => FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() },
-        })
+        text(path, self.read(path, limit)?)
     }
 
     /// Replaces or creates a file at once, with the directories above it: a reader sees the old text or the new, never
@@ -306,4 +303,12 @@ fn failed(path: &str, error: &std::io::Error) -> FileError {
         }
         kind => FileError::Failed { path: path.to_owned(), message: kind.to_string() },
     }
+}
+
+/// The text of a file's bytes.
+pub(crate) fn text(path: &str, bytes: Vec<u8>) -> Result<String, FileError> {
+    String::from_utf8(bytes).map_err(|error| match error.as_bytes() {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => FileError::Utf16(path.to_owned()),
+        _ => FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() },
+    })
 }

@@ -143,6 +143,8 @@ mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]
 mod fallover_tests;
 #[cfg(all(test, feature = "providers"))]
+mod picture_tests;
+#[cfg(all(test, feature = "providers"))]
 mod provider_support;
 #[cfg(all(test, feature = "providers"))]
 mod provider_tests;

@@ -8,6 +8,7 @@ mod checked;
 mod delegate;
 mod files;
 mod operation;
+mod pictures;
 mod roots;
 mod search;
 mod shell;
@@ -16,6 +17,8 @@ mod toolbox;
 pub use checked::{CheckedTool, check_arguments};
 pub use delegate::{DELEGATE_TOOL, Delegation, delegate_tool};
 pub use operation::OperationTool;
+#[cfg(test)]
+pub(crate) use pictures::tests::png;
 pub use roots::{FileRoot, FileRoots, RootError};
 pub use shell::{Shell, TOOL_CALL_VARIABLE, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};

@@ -198,8 +198,8 @@ impl CallOptions<'_> {
 pub enum Binary {
     /// They stay in the result, in base64: a step can use them.
     Keep,
-    /// Their kind and size take their place: a model reads text.
-    Omit,
+    /// Pictures stay; of everything else, its kind and size take its place: a model reads text and sees pictures.
+    Pictures,
 }
 
 fn failed(reason: &str, message: String, retriable: bool) -> Failure {

@@ -105,11 +105,7 @@ impl SessionRecord {
 
 /// Messages as the values that references see.
 pub(crate) fn transcript<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
-    let values = messages.into_iter().map(|message| {
-        // What only the provider understands is not part of what was said.
-        let said = Message { continuation: None, ..message.clone() };
-        Value::of(&said).unwrap_or_default()
-    });
+    let values = messages.into_iter().map(|message| Value::of(&message.said()).unwrap_or_default());
     Value::array(values)
 }
 

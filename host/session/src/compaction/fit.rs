@@ -14,6 +14,9 @@ const TARGET_PERCENT: u64 = 60;
 /// Tools that the note about rounds left out names.
 const NAMED_TOOLS: usize = 12;
 
+/// An estimate of the tokens of a picture: the most that providers charge for one before they shrink it.
+const PICTURE_TOKENS: u64 = 1_600;
+
 /// A shortened conversation.
 pub(super) struct Shortened {
     pub(super) messages: Messages,
@@ -56,7 +59,8 @@ fn estimate_value(value: &Value) -> u64 {
 pub(super) fn tokens(message: &Message) -> u64 {
     let calls = message.tool_calls.iter().map(|call| estimate(&call.name) + estimate_value(&call.arguments) + 8);
     let kept = message.continuation.as_ref().map_or(0, estimate_value);
-    calls.fold(estimate(&message.content) + kept + 4, u64::saturating_add)
+    let pictures = PICTURE_TOKENS * message.pictures.len() as u64;
+    calls.fold(estimate(&message.content) + kept + pictures + 4, u64::saturating_add)
 }
 
 /// The estimated tokens of what every round sends: the system prompt, the tools, the answer's schema.
@@ -251,7 +255,7 @@ impl<'a> Fold<'a> {
 fn sized(message: &Message, tool: Option<&str>) -> Message {
     let of = tool.map(|tool| format!(" of `{tool}`")).unwrap_or_default();
     let content = format!("[The result{of} was removed to make room; it had {} bytes.]", message.content.len());
-    Message { content, ..message.clone() }
+    Message { content, pictures_forgotten: 0, ..message.said() }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod chat_fields;
 mod chat_request;
 mod gemini;
 mod gemini_request;
+mod pictures;
 mod request;
 mod responses;
 mod responses_request;

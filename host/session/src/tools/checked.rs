@@ -2,11 +2,13 @@
 
 use super::{ToolError, failure};
 use async_trait::async_trait;
+use opcell_engine::conversation::{Picture, take_pictures};
 use opcell_engine::ports::{Effects, Failure};
 use opcell_engine::receipt::Provider;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_schema::Schema;
 use opcell_types::{ToolDescription, Value};
+use std::iter;
 use std::sync::{Arc, OnceLock};
 
 /// Problems of a call's arguments that are shown at once.
@@ -133,9 +135,10 @@ pub(crate) fn mismatch(name: &str, problems: &[String]) -> Failure {
 }
 
 /// Cuts the middle of a result that is too long, at characters, and says so: errors, exit codes and sums are at its end.
-/// Returns the length that it had.
+/// Pictures stay, and do not count. Returns the length that it had.
 pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
-    let text = match &*value {
+    let taken = take_pictures(value);
+    let text = match taken.as_ref().map_or(&*value, |(rest, _)| rest) {
         Value::String(text) => text.to_string(),
         other => other.to_json(),
     };
@@ -144,7 +147,11 @@ pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
         let tail = text.split_at(text.ceil_char_boundary(bytes - limit / TAIL_SHARE)).1;
         let head = text.split_at(text.floor_char_boundary(limit - limit / TAIL_SHARE)).0;
         let left_out = bytes - head.len() - tail.len();
-        *value = Value::from(format!("{head}\n[truncated: {left_out} of {bytes} bytes are left out here]\n{tail}"));
+        let text = Value::from(format!("{head}\n[truncated: {left_out} of {bytes} bytes are left out here]\n{tail}"));
+        *value = match taken {
+            None => text,
+            Some((_, pictures)) => Value::array(iter::once(text).chain(pictures.iter().map(Picture::to_block))),
+        };
     }
     bytes
 }

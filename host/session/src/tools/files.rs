@@ -1,8 +1,8 @@
 //! `read`, `write`, `edit` and `ls`.
 
 use super::roots::{FileRoots, Place};
-use super::{SessionTool, failure};
-use crate::confined::{EntryKind, FileError};
+use super::{SessionTool, failure, pictures};
+use crate::confined::{self, EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
 use opcell_engine::ports::{Effects, Failure};
@@ -54,7 +54,23 @@ impl Ask {
     }
 }
 
-type Run = fn(&Files, &Ask) -> Result<String, Failure>;
+type TextRun = fn(&Files, &Ask) -> Result<String, Failure>;
+
+#[derive(Clone, Copy)]
+enum Run {
+    Text(TextRun),
+    /// A text, or a picture.
+    Shown(fn(&Files, &Ask) -> Result<Value, Failure>),
+}
+
+impl Run {
+    fn call(self, files: &Files, ask: &Ask) -> Result<Value, Failure> {
+        match self {
+            Self::Text(run) => run(files, ask).map(Value::from),
+            Self::Shown(run) => run(files, ask),
+        }
+    }
+}
 
 struct FileTool {
     description: ToolDescription,
@@ -68,8 +84,9 @@ pub(super) fn tool(
     description: ToolDescription,
     lambda: &str,
     effects: Effects,
-    run: Run,
+    run: TextRun,
 ) -> SessionTool {
+    let run = Run::Text(run);
     let tool = SessionTool::own(Arc::new(FileTool { description, effects, files: files.clone(), run }));
     // Who wants a model to change files says so: in the step, or in the project's defaults.
     SessionTool { by_declaration: effects != Effects::Pure, ..tool.with_lambda(lambda) }
@@ -92,9 +109,8 @@ impl Tool for FileTool {
         let skills = input.model().and_then(|model| model.session.settings.skills.clone());
         let ask = Ask { arguments: input.arguments.clone(), skills: skills.unwrap_or_default(), cancel };
         let (files, run) = (self.files.clone(), self.run);
-        let result = tokio::task::spawn_blocking(move || run(&files, &ask)).await;
-        let result = result.unwrap_or_else(|error| Err(failure("tool-failed", error.to_string())));
-        result.map(Value::from)
+        let result = tokio::task::spawn_blocking(move || run.call(&files, &ask)).await;
+        result.unwrap_or_else(|error| Err(failure("tool-failed", error.to_string())))
     }
 }
 
@@ -158,21 +174,37 @@ pub(super) fn read(files: &Arc<Files>) -> SessionTool {
         }),
     );
     let lambda = "path | ROOT:path | skill:NAME/file → text | long(file) → offset, limit";
-    tool(files, description, lambda, Effects::Pure, |files, ask| {
-        let path = ask.text("path").unwrap_or_default();
-        let text = match path.strip_prefix("skill:") {
-            Some(skill) => read_skill(files, ask, skill)?,
-            None => {
-                let place = files.place(path)?;
-                place.root.folder.read_text(&place.path, FILE_LIMIT).map_err(|error| file_failure(&error))?
-            }
-        };
-        Ok(lines(&text, ask.whole("offset").unwrap_or(1), ask.whole("limit").unwrap_or(LINES)))
-    })
+    let run = Run::Shown(read_shown);
+    let tool = FileTool { description, effects: Effects::Pure, files: files.clone(), run };
+    SessionTool::own(Arc::new(tool)).with_lambda(lambda)
+}
+
+/// A picture as one; everything else as a text.
+fn read_shown(files: &Files, ask: &Ask) -> Result<Value, Failure> {
+    let path = ask.text("path").unwrap_or_default();
+    let (name, bytes) = match path.strip_prefix("skill:") {
+        Some(skill) => {
+            let name = skill.split_once('/').map_or(skill, |(_, path)| path);
+            (name.to_owned(), read_skill(files, ask, skill)?)
+        }
+        None => {
+            let place = files.place(path)?;
+            let bytes = place.root.folder.read(&place.path, FILE_LIMIT).map_err(|error| file_failure(&error))?;
+            (place.path.clone(), bytes)
+        }
+    };
+    if pictures::is_picture(&bytes) {
+        return Ok(match pictures::picture(&bytes) {
+            Ok(picture) => Value::array([picture.to_block()]),
+            Err(why) => Value::from(format!("[the picture {path} is not shown: {why}]")),
+        });
+    }
+    let text = confined::text(&name, bytes).map_err(|error| file_failure(&error))?;
+    Ok(lines(&text, ask.whole("offset").unwrap_or(1), ask.whole("limit").unwrap_or(LINES)).into())
 }
 
 /// A file of one of the session's skills, `NAME/path`; the skill's own text for `NAME` alone.
-fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<String, Failure> {
+fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<Vec<u8>, Failure> {
     let (name, path) = location.split_once('/').unwrap_or((location, ""));
     if !ask.skills.iter().any(|allowed| allowed == name) {
         let allowed = if ask.skills.is_empty() { "none".to_owned() } else { ask.skills.join(", ") };
@@ -184,12 +216,9 @@ fn read_skill(files: &Files, ask: &Ask, location: &str) -> Result<String, Failur
     let fail = |error: crate::skills::SkillError| failure("skill-failed", error.to_string());
     let skill = files.skills.find(name).map_err(fail)?;
     if path.is_empty() || path == skill.file {
-        return files.skills.read(name).map_err(fail);
+        return files.skills.read(name).map(String::into_bytes).map_err(fail);
     }
-    let bytes = files.skills.read_resource(name, path).map_err(fail)?;
-    String::from_utf8(bytes).map_err(|error| {
-        file_failure(&FileError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })
-    })
+    files.skills.read_resource(name, path).map_err(fail)
 }
 
 fn lines(text: &str, offset: u64, limit: u64) -> String {

@@ -1,7 +1,7 @@
 //! All tools of a host: what they are, whether a call's arguments match, and how much of a result is returned.
 
 use super::checked::{compiled, cut, mismatch, problems};
-use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure, identity};
+use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure, identity, pictures};
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
@@ -119,6 +119,9 @@ impl Toolbox {
             Err(refused) => Reply { result: Err(refused), receipt: None },
             Ok(tool) => until_cancelled(tool, input).await,
         };
+        if let (Ok(value), true) = (&mut reply.result, input.model().is_some() && !input.is_of_program()) {
+            pictures::settle(value);
+        }
         let bytes = reply.result.as_mut().map_or(0, |value| cut(value, result_limit));
         let ended = receipt
             .ended(began.elapsed(), reply.result.as_ref().map(|_| bytes as u64), reply.receipt.take())

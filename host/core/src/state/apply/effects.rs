@@ -2,7 +2,7 @@
 
 use super::{Change, missing};
 use crate::call::{Reply, Success};
-use crate::conversation::Message;
+use crate::conversation::{Message, take_pictures};
 use crate::dialogue;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, Request};
 use crate::failure::Failure;
@@ -247,9 +247,16 @@ pub(crate) fn tool_message(request: &Request, result: &Result<Value, Failure>) -
         Request::Tool { call, arguments, .. } => (call.as_ref(), (!arguments.is_nullish()).then_some(arguments)),
         _ => ("", None),
     };
+    let mut pictures = Vec::new();
     let (content, is_error) = match result {
         Ok(Value::String(text)) => (text.as_ref().to_owned(), false),
-        Ok(value) => (value.to_json(), false),
+        Ok(value) => match take_pictures(value) {
+            Some((rest, taken)) => {
+                pictures = taken;
+                (rest.to_json(), false)
+            }
+            None => (value.to_json(), false),
+        },
         Err(failure) => (format!("{}: {}", failure.reason, failure.message), true),
     };
     let content = match changed {
@@ -258,5 +265,5 @@ pub(crate) fn tool_message(request: &Request, result: &Result<Value, Failure>) -
         }
         None => content,
     };
-    Message::tool(call, content, is_error)
+    Message { pictures, ..Message::tool(call, content, is_error) }
 }

@@ -2,7 +2,8 @@
 
 use super::anthropic_models::AnthropicModel;
 use super::cache;
-use super::request::{Ask, Effort, Outgoing, Turn, result_text, sent_arguments, set, set_some};
+use super::pictures::source;
+use super::request::{Ask, Effort, Outgoing, Turn, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::{Message, ToolCallRequest};
 use serde_json::{Map, Value as Json, json};
@@ -108,8 +109,9 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
             Turn::Assistant(message) => messages.extend(assistant(ask, message)),
             Turn::Results(results) => {
                 let results = results.into_iter().map(|result| {
-                    let mut sent = json!({
-                        "type": "tool_result", "content": result_text(result), "tool_use_id": result.tool_call_id});
+                    let content = result_content(ask, result);
+                    let mut sent =
+                        json!({"type": "tool_result", "content": content, "tool_use_id": result.tool_call_id});
                     set_some(&mut sent, "is_error", result.is_error.then_some(true));
                     sent
                 });
@@ -118,6 +120,16 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
         }
     }
     messages
+}
+
+/// The text of a result, and its pictures.
+fn result_content(ask: &Ask<'_>, result: &Message) -> Json {
+    let text = ask.result_text(result);
+    let pictures = ask.pictures(result).iter().map(|picture| json!({"type": "image", "source": source(picture)}));
+    match pictures.len() {
+        0 => text.into(),
+        _ => std::iter::once(text_block(&text)).chain(pictures).collect(),
+    }
 }
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Option<Json> {

@@ -1,7 +1,8 @@
 //! Requests of OpenAI's chat completions.
 
 use super::cache;
-use super::request::{Ask, Effort, Outgoing, Turn, entries, result_text, sent_arguments, set, set_some};
+use super::pictures::data_url;
+use super::request::{Ask, Effort, Outgoing, Turn, entries, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::Message;
 use serde_json::{Map, Value as Json, json};
@@ -69,12 +70,29 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
         match turn {
             Turn::User(text) => messages.push(json!({"role": "user", "content": text})),
             Turn::Assistant(message) => messages.push(assistant(ask, message)),
-            Turn::Results(results) => messages.extend(results.into_iter().map(
-                |result| json!({"role": "tool", "content": result_text(result), "tool_call_id": result.tool_call_id}),
-            )),
+            Turn::Results(results) => {
+                messages.extend(results.iter().map(|result| {
+                    json!({"role": "tool", "content": ask.result_text(result), "tool_call_id": result.tool_call_id})
+                }));
+                messages.extend(pictures(ask, &results));
+            }
         }
     }
     messages
+}
+
+/// The pictures of results, which have no place in the results themselves.
+fn pictures<'a>(ask: &Ask<'a>, results: &[&'a Message]) -> Option<Json> {
+    let mut parts: Vec<Json> = Vec::new();
+    for result in results {
+        let pictures = ask.pictures(result);
+        if !pictures.is_empty() {
+            let call = result.tool_call_id.as_deref().unwrap_or_default();
+            parts.push(json!({"type": "text", "text": format!("The pictures of the result of call {call}:")}));
+            parts.extend(pictures.iter().map(|it| json!({"type": "image_url", "image_url": {"url": data_url(it)}})));
+        }
+    }
+    (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))
 }
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Json {

@@ -1,7 +1,7 @@
 //! Requests of Google's `generateContent`.
 
-use super::request::{Ask, Effort, Outgoing, Turn, result_text, sent_arguments, set, set_some};
-use opcell_engine::conversation::{Message, ToolCallRequest};
+use super::request::{Ask, Effort, Outgoing, Turn, sent_arguments, set, set_some};
+use opcell_engine::conversation::{Message, Picture, ToolCallRequest};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 
@@ -97,14 +97,19 @@ fn contents(ask: &Ask<'_>) -> Vec<Json> {
                 }
             }
             Turn::Results(results) => {
+                let pictures: Vec<&Picture> = results.iter().flat_map(|result| ask.pictures(result)).collect();
                 let parts = results.into_iter().map(|result| {
                     let id = result.tool_call_id.as_deref().unwrap_or_default();
                     let name = called.get(id).map_or(id, String::as_str);
-                    let mut answer = json!({"name": name, "response": {"name": name, "content": result_text(result)}});
+                    let mut answer =
+                        json!({"name": name, "response": {"name": name, "content": ask.result_text(result)}});
                     set_some(&mut answer, "id", given.get(id).cloned());
                     json!({ "functionResponse": answer })
                 });
-                contents.push(json!({"role": "user", "parts": parts.collect::<Vec<_>>()}));
+                let pictures = pictures.into_iter().map(|picture| {
+                    json!({"inlineData": {"mimeType": picture.mime_type.as_str(), "data": picture.data.as_str()}})
+                });
+                contents.push(json!({"role": "user", "parts": parts.chain(pictures).collect::<Vec<_>>()}));
             }
         }
     }

@@ -172,14 +172,6 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The text of a tool's result.
-pub(super) fn result_text(message: &Message) -> String {
-    match message.is_error {
-        true => format!("Error: {}", message.content),
-        false => message.content.clone(),
-    }
-}
-
 /// The arguments of a call as a provider accepts them back: an object. What is none is put into one, for many servers
 /// refuse a conversation whose arguments are not JSON.
 pub(super) fn sent_arguments(call: &ToolCallRequest) -> Json {

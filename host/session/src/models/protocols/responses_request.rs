@@ -2,7 +2,8 @@
 
 use super::cache;
 use super::chat_request::effort;
-use super::request::{Ask, Outgoing, Turn, result_text, sent_arguments, set, set_some};
+use super::pictures::data_url;
+use super::request::{Ask, Outgoing, Turn, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::{Message, ToolCallRequest};
 use serde_json::{Value as Json, json};
@@ -55,11 +56,22 @@ fn input(ask: &Ask<'_>) -> Vec<Json> {
             Turn::User(text) => input.push(json!({"role": "user", "content": text})),
             Turn::Assistant(message) => input.extend(assistant(ask, message)),
             Turn::Results(results) => input.extend(results.into_iter().map(|result| {
-                json!({"type": "function_call_output", "call_id": result.tool_call_id, "output": result_text(result)})
+                let output = output(ask, result);
+                json!({"type": "function_call_output", "call_id": result.tool_call_id, "output": output})
             })),
         }
     }
     input
+}
+
+/// The text of a result, and its pictures.
+fn output(ask: &Ask<'_>, result: &Message) -> Json {
+    let text = ask.result_text(result);
+    let pictures = ask.pictures(result).iter().map(|it| json!({"type": "input_image", "image_url": data_url(it)}));
+    match pictures.len() {
+        0 => text.into(),
+        _ => std::iter::once(json!({"type": "input_text", "text": text})).chain(pictures).collect(),
+    }
 }
 
 fn assistant(ask: &Ask<'_>, message: &Message) -> Vec<Json> {
