@@ -226,7 +226,7 @@ pub enum Event {
         /// The step, or the step that is judged.
         frame: FrameId,
         /// The added message.
-        message: Message,
+        message: Box<Message>,
         /// `true` if the previous answer counts as a failed attempt of the turn.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         retry: bool,

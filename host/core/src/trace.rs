@@ -524,7 +524,7 @@ impl Reader {
                 }
             }
             Event::TurnStarted { frame, messages, .. } => self.say(*frame, at, messages),
-            Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(message)),
+            Event::Interjected { frame, message, .. } => self.say(*frame, at, std::slice::from_ref(&**message)),
             Event::Guarded { frame, text, .. } => {
                 if let Some(said) = self.step(*frame, at).and_then(|step| step.conversation_mut().messages.last_mut()) {
                     text.as_ref().clone_into(&mut said.content);

@@ -114,8 +114,11 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
         Ok((event, result)) => (event, result.to_json(), false),
         Err(failure) => (None, format!("{}: {}", failure.reason, failure.message), true),
     };
-    let reported =
-        Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, is_error), retry: false };
+    let reported = Event::Interjected {
+        frame: at.id,
+        message: Box::new(Message::tool(call.id.as_str(), text, is_error)),
+        retry: false,
+    };
     Some(event.into_iter().chain([reported]).collect())
 }
 

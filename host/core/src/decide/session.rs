@@ -165,7 +165,7 @@ fn tool<'a>(at: &At<'_>, session: &Session, talk: &Conversation, call: &ToolCall
 
 /// The answer to a call that is not made.
 pub(super) fn refused(at: &At<'_>, call: &ToolCallRequest, text: String) -> Event {
-    Event::Interjected { frame: at.id, message: Message::tool(call.id.as_str(), text, true), retry: false }
+    Event::Interjected { frame: at.id, message: Box::new(Message::tool(call.id.as_str(), text, true)), retry: false }
 }
 
 pub(super) fn decide(
@@ -225,7 +225,7 @@ pub(super) fn decide(
                     Err(structured::Invalid::Schema(problem)) => fail(failure("missing-json-schema", problem)),
                     Err(structured::Invalid::Answer(problem)) if talk.failed_answers + 1 < spec.max_attempts => {
                         let message = Message::user(structured::feedback(&problem));
-                        vec![Event::Interjected { frame: at.id, message, retry: true }]
+                        vec![Event::Interjected { frame: at.id, message: Box::new(message), retry: true }]
                     }
                     // Another attempt may be answered otherwise.
                     Err(structured::Invalid::Answer(problem)) => {
@@ -353,7 +353,7 @@ pub(super) fn judge(
                 Ok(outcome) => conclude(Ok(Verdict { outcome, rationale: None })),
                 Err(Unread::Hopeless(failure)) => conclude(Err(failure)),
                 Err(Unread::Again { feedback, .. }) if talk.failed_answers + 1 < JUDGE_ATTEMPTS => {
-                    vec![Event::Interjected { frame: at.id, message: Message::user(feedback), retry: true }]
+                    vec![Event::Interjected { frame: at.id, message: Box::new(Message::user(feedback)), retry: true }]
                 }
                 Err(Unread::Again { failure, .. }) => conclude(Err(failure)),
             },

@@ -18,7 +18,7 @@ mod workflows;
 
 pub(crate) use effects::tool_message;
 
-use crate::conversation::{Messages, Role};
+use crate::conversation::{Message, Messages, Role};
 use crate::dialogue;
 use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
 use crate::outcome::{RunEnd, Used};
@@ -153,9 +153,9 @@ impl State {
                     talk.forget_question(message.tool_call_id.as_deref().unwrap_or_default());
                     talk.asked += 1;
                     talk.turn_calls += 1;
-                    talk.call_answered(message.clone(), newest);
+                    talk.call_answered(Message::clone(message), newest);
                 } else {
-                    talk.record.messages.push(message.clone());
+                    talk.record.messages.push(Message::clone(message));
                     talk.stage = ConversationStage::Turn;
                 }
                 // In a state that speaks, calls that the engine answers or refuses count as well (PromptPack).

@@ -1,7 +1,7 @@
 //! `[skills.NAME]`: scripts of skills that models may call. Each is a source plugin, with the skill's folder to read and
 //! what the table grants.
 
-use super::{Checker, limit_spans, span_of};
+use super::{Checker, limits::limit_spans, span_of};
 use crate::{
     config::{PluginConfig, SkillScript, text::SkillText},
     source,
