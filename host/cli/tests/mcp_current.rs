@@ -13,8 +13,10 @@ use server::{PATIENCE, Server, opcell};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -298,6 +300,33 @@ fn a_run_is_a_task_that_survives_its_server_and_ends_once() {
         }
         let unknown = peer.ask("tasks/get", json!({"taskId": "task_none"}), Has::Both);
         assert_eq!(unknown["error"]["message"], "there is no such task", "{unknown}");
+    });
+}
+
+/// A program that starts another has each of its sockets twice for a moment: the client is not taken for what it starts.
+#[test]
+fn a_task_is_its_clients_while_the_client_starts_other_programs() {
+    let folder = project();
+    let mut peer = serve(folder.path());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let version = opcell(folder.path()).arg("--version").stdout(Stdio::null()).status();
+                    assert!(version.unwrap().success());
+                }
+            });
+        }
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            for _ in 0..40 {
+                let created = peer.call("run_ask", Has::Both);
+                let asked = peer.task_after(&created["taskId"], "working");
+                assert_eq!(asked["status"], "input_required", "{asked}");
+            }
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        refused.unwrap_or_else(|refused| resume_unwind(refused));
     });
 }
 

@@ -265,6 +265,9 @@ impl State {
     #[must_use]
     pub fn repeatable(&self, id: EffectId, known: &impl Catalogue) -> Effects {
         let Some(pending) = self.effects.get(&id) else { return Effects::Pure };
+        if pending.is_task() {
+            return Effects::Idempotent;
+        }
         let step = self.step_of(pending.frame).map(|(_, step)| step);
         let operation = |id: &str| known.operation(id).unwrap_or_default();
         match (&pending.request, step) {

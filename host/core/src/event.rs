@@ -381,7 +381,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
     },
-    /// A tool asks a person for input in the middle of a call.
+    /// A tool asks a person for input in the middle of a call, or continues as a task of its server, which the run
+    /// polls for from now on, also after a crash.
     InputAsked {
         /// The effect whose call asks.
         effect: EffectId,

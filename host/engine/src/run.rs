@@ -544,6 +544,10 @@ impl Driver {
         }
         // A person answers the tool, and the call continues: until then, nothing of it is in flight.
         if self.state.may_ask_for_input(effect) {
+            // A task waits for no person: it is polled for at once.
+            if reply.input().is_some_and(|request| request.forms.is_empty()) {
+                self.again.push(effect);
+            }
             return self.record(batch, Event::InputAsked { effect, reply: Box::new(reply) });
         }
         self.record(batch, Event::Replied { effect, reply: Box::new(reply.without_input()) })

@@ -514,7 +514,7 @@ impl Config {
     /// A name of the project as plugins call it, with the rules for its calls.
     pub(crate) fn project_tool(&self, name: &str) -> ProjectTool {
         let mut approve = self.sessions.tool_approvals.get(name).cloned().unwrap_or_default();
-        if let Some(ToolTarget::Mcp { server, .. }) = self.tools.get(name)
+        if let Some(server) = self.tools.get(name).and_then(ToolTarget::server)
             && let Some(rules) = self.sessions.server_approvals.get(server)
         {
             approve.add(rules);

@@ -1,5 +1,6 @@
 //! The tools of all MCP servers of a project, for whoever offers them further.
 
+pub use crate::tools::matches;
 use crate::tools::{Remote, Tools};
 use futures_util::future::join_all;
 use opcell_engine::tool::Tool;

@@ -95,6 +95,7 @@ pub mod live;
 mod names;
 mod pins;
 pub mod prompts;
+pub mod published;
 pub mod replay;
 mod required_inputs;
 pub mod run;
@@ -140,7 +141,7 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "schemars")]
 pub use tool_fn::tool_fn;
 pub use tool_fn::{ToolFn, tool_fn_with_schema};
-pub use tools::{ConfinementReport, ServerEntry, ServerTool, ToolEntry, confinement};
+pub use tools::{ConfinementReport, ServerEntry, ServerOffer, ServerTool, ToolEntry, confinement};
 
 #[doc(hidden)]
 pub use serde_json as __serde_json;

@@ -20,12 +20,15 @@ use std::{collections::BTreeMap, sync::Arc};
 mod accepted;
 mod fetch;
 mod inventory;
+mod offered;
 mod remote;
 
 pub(crate) use accepted::{LockedTools, with_remedy};
 pub(crate) use fetch::Fetch;
-pub use inventory::{ServerEntry, ServerTool, ToolEntry};
+pub use inventory::{ServerEntry, ServerOffer, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
+pub use offered::matches;
+use offered::{Offered, Part};
 pub use opcell_tools::mcp::{ConfinementReport, confinement};
 pub(crate) use remote::Remote;
 
@@ -50,6 +53,8 @@ enum Origin {
     Embedder,
     /// A tool of an MCP server, by the server's own name of it.
     Mcp(Arc<Server>, String),
+    /// Resources or prompts of an MCP server, with what is read, for people.
+    Offers(String),
 }
 
 impl DocumentTool {
@@ -59,6 +64,7 @@ impl DocumentTool {
             Origin::Host(name) => format!("host {name}"),
             Origin::Embedder => "host".to_owned(),
             Origin::Mcp(server, tool) => format!("mcp {}/{tool}", server.name()),
+            Origin::Offers(what) => format!("mcp {what}"),
         }
     }
 
@@ -66,7 +72,7 @@ impl DocumentTool {
     pub(crate) fn remote(&self) -> Option<(&Arc<Server>, &str)> {
         match &self.origin {
             Origin::Mcp(server, tool) => Some((server, tool)),
-            Origin::Host(_) | Origin::Embedder => None,
+            Origin::Host(_) | Origin::Embedder | Origin::Offers(_) => None,
         }
     }
 }
@@ -78,6 +84,23 @@ pub(crate) struct Tools {
     of_documents: IndexMap<String, DocumentTool>,
     /// Every server of the project, whether a tool is mapped to it or not.
     servers: IndexMap<String, Arc<Server>>,
+}
+
+/// A tool that reads resources or prompts of a server.
+fn offered(
+    server: &Arc<Server>,
+    part: Part,
+    patterns: Vec<String>,
+    name: &str,
+) -> Result<(Arc<dyn Tool>, Origin), ToolError> {
+    let of = match part {
+        Part::Resources => "resources",
+        Part::Prompts => "prompts",
+    };
+    let origin = Origin::Offers(format!("{} {of} {}", server.name(), patterns.join(" ")));
+    let most = usize::try_from(server.config().result_bytes).unwrap_or(usize::MAX);
+    let tool = CheckedTool::new(Arc::new(Offered::new(server.clone(), part, patterns, name)), most)?;
+    Ok((Arc::new(tool), origin))
 }
 
 impl Tools {
@@ -122,6 +145,14 @@ impl Tools {
                     let remote = Remote::new(server.clone(), tool.clone(), &name);
                     (Arc::new(remote), Origin::Mcp(server.clone(), tool))
                 }
+                ToolTarget::McpResources { server, uris: patterns } => {
+                    let Some(server) = servers.get(&server) else { continue };
+                    offered(server, Part::Resources, patterns, &name)?
+                }
+                ToolTarget::McpPrompts { server, names: patterns } => {
+                    let Some(server) = servers.get(&server) else { continue };
+                    offered(server, Part::Prompts, patterns, &name)?
+                }
             };
             tools.of_documents.insert(name, DocumentTool { tool, origin });
         }
@@ -152,7 +183,7 @@ impl Tools {
         mapped.or_else(|| {
             Some(match self.of_documents.get(name)?.origin {
                 Origin::Embedder => "another one of the program".to_owned(),
-                Origin::Host(_) | Origin::Mcp(..) => "one of the project".to_owned(),
+                Origin::Host(_) | Origin::Mcp(..) | Origin::Offers(_) => "one of the project".to_owned(),
             })
         })
     }

@@ -29,7 +29,11 @@ mod listing;
 #[cfg(all(test, feature = "http", feature = "mcp"))]
 mod odd;
 #[cfg(feature = "mcp")]
+mod offers;
+#[cfg(feature = "mcp")]
 mod patience;
+#[cfg(all(test, feature = "mcp"))]
+mod peers_tests;
 #[cfg(feature = "mcp")]
 mod process;
 mod python;
@@ -41,6 +45,8 @@ mod repair;
 mod result;
 #[cfg(feature = "mcp")]
 mod server;
+#[cfg(feature = "mcp")]
+mod task;
 #[cfg(all(test, feature = "mcp"))]
 mod tests;
 #[cfg(not(feature = "mcp"))]
@@ -69,7 +75,7 @@ pub mod fuzzing {
 }
 
 pub use accepted::{AcceptedTools, StartCheck, ToolDigests};
-pub use listing::{ListedTool, Listing};
+pub use listing::{ListedPrompt, ListedResource, ListedTool, Listing, Offers};
 pub use python::{is_started_without_variables, reads_pycache};
 #[cfg(feature = "mcp")]
 pub use server::Server;

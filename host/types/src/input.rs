@@ -20,11 +20,14 @@ pub struct InputRequest {
     pub server: Arc<str>,
     /// The server's own name of the tool.
     pub tool: Arc<str>,
-    /// The forms to fill in, in order; at least one.
+    /// The forms to fill in, in order; at least one, unless the call continues as a task.
     pub forms: Vec<InputForm>,
     /// Text that the call continues with, as the tool gave it. Its meaning is the tool's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Arc<str>>,
+    /// The name of the task as which the call continues at the server: from then on it is polled for, and not repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Arc<str>>,
 }
 
 /// A form of a request for input.
@@ -85,6 +88,8 @@ pub struct GivenInput {
     pub state: Option<Arc<str>>,
     /// The answers, by the tool's names for the forms.
     pub answers: Vec<(Arc<str>, InputAnswer)>,
+    /// The task as which the call continues, if it does.
+    pub task: Option<Arc<str>>,
 }
 
 #[cfg(test)]

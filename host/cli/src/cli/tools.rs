@@ -1,11 +1,12 @@
 //! `opcell tools list` and `opcell mcp list`: which tools there are, from where, and whether they can be called.
 
 mod accepted;
+mod add;
 pub mod show;
 
 use super::{Exit, Failure, Global, Terminal};
 use clap::Subcommand;
-use opcell::report::printable;
+use opcell::{ServerEntry, report::printable};
 use opcell_types::text::one_line;
 use serde_json::json;
 
@@ -29,8 +30,13 @@ pub enum ToolsCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
-    /// Start every MCP server of the project and list its tools, or why it does not start.
+    /// Start every MCP server of the project and list its tools, resources and prompts, or why it does not start.
     List,
+    /// Add a server that a registry publishes: show what it starts and asks for, then write it to the project.
+    ///
+    /// Reads the format `server.json` of the official registry. The version of a package is exact, its tools are pinned in
+    /// `opcell.lock`, and its program is confined where the kernel can. Without a terminal, `--yes` is your consent.
+    Add(add::AddArgs),
     /// Show how a server's tools differ from those that were accepted.
     Diff {
         /// The server's name in the project.
@@ -86,6 +92,7 @@ pub async fn tools(global: &Global, command: &ToolsCommand, terminal: &Terminal)
 pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         McpCommand::List => {}
+        McpCommand::Add(args) => return add::add(global, args, terminal).await,
         McpCommand::Diff { server } => return accepted::diff(global, server, terminal).await,
         McpCommand::Update { server } => return accepted::update(global, server.as_deref(), terminal).await,
     }
@@ -122,8 +129,32 @@ pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> 
         if server.truncated {
             terminal.line("  and more tools, which are not used")?;
         }
+        offers(server, terminal)?;
     }
     Ok(exit(broken))
+}
+
+/// Resources, templates and prompts of a server, and what of them is not used.
+fn offers(server: &ServerEntry, terminal: &Terminal) -> Result<(), Failure> {
+    let lists = [
+        ("resource", &server.resources),
+        ("resource template", &server.resource_templates),
+        ("prompt", &server.prompts),
+    ];
+    for (kind, offers) in lists {
+        for offer in offers {
+            let arguments = match offer.arguments.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", offer.arguments.join(", ")),
+            };
+            let line = format!("  {kind} {}{arguments}  {}", offer.name, offer.description);
+            terminal.line(&printable(&one_line(line.trim_end(), SHOWN)))?;
+        }
+    }
+    for refused in &server.refused_offers {
+        terminal.line(&printable(&one_line(&format!("  warning: {refused}"), 2 * SHOWN)))?;
+    }
+    Ok(())
 }
 
 fn exit(broken: bool) -> Exit {

@@ -49,12 +49,17 @@ impl Pending {
         Some((inputs, inputs.open()?))
     }
 
+    /// Returns `true` if the call continues as a task of its server: it is polled for, which may be repeated.
+    pub(crate) fn is_task(&self) -> bool {
+        self.input.as_ref().is_some_and(|inputs| inputs.request.task.is_some() && inputs.open().is_none())
+    }
+
     /// The answers with which the call continues.
     pub(crate) fn given_input(&self) -> Option<Arc<GivenInput>> {
         let inputs = self.input.as_ref().filter(|inputs| inputs.open().is_none())?;
         let keys = inputs.request.forms.iter().map(|form| form.key.clone());
         let answers = keys.zip(inputs.answers.iter().cloned()).collect();
-        Some(Arc::new(GivenInput { state: inputs.request.state.clone(), answers }))
+        Some(Arc::new(GivenInput { state: inputs.request.state.clone(), answers, task: inputs.request.task.clone() }))
     }
 }
 

@@ -23,7 +23,8 @@ fn form(key: &str) -> InputForm {
 /// The failure of a tool that asks with these forms.
 pub fn asks(forms: &[&str], state: &str) -> Failure {
     let forms = forms.iter().map(|key| form(key)).collect();
-    let request = InputRequest { server: "notes".into(), tool: "add".into(), forms, state: Some(state.into()) };
+    let request =
+        InputRequest { server: "notes".into(), tool: "add".into(), forms, state: Some(state.into()), task: None };
     failure("mcp-input-required", "it asks").with_input(request)
 }
 
@@ -231,4 +232,42 @@ async fn a_crash_at_any_event_loses_no_question_and_no_answer_and_repeats_no_cal
     }
     // After the request, and after each answer with which the call continues.
     assert_eq!(doubts, 3);
+}
+
+/// A tool whose call continues as a task of its server.
+fn as_task() -> Script {
+    Script::new().operation_with("t", Effects::Once, |call| match call.given.as_deref() {
+        None => {
+            let (server, tool, task) = ("notes".into(), "add".into(), Some("task-1".into()));
+            let request = InputRequest { server, tool, forms: Vec::new(), state: None, task };
+            Err(failure("mcp-input-required", "it continues as a task").with_input(request))
+        }
+        Some(given) => Ok(Value::from(given.task.as_deref().unwrap_or_default())),
+    })
+}
+
+#[tokio::test]
+async fn a_call_that_became_a_task_is_polled_after_a_crash_and_never_made_again() {
+    let whole = MemoryJournal::new();
+    let script = as_task();
+    let undisturbed = engine(&script, &whole);
+    let outcome = start(&undisturbed, STEP).await;
+    assert_eq!((outcome.status, outcome.result.as_str()), (Status::Completed, Some("task-1")), "no one is asked");
+    assert_eq!((script.called().len(), outcome.used.tool_calls), (2, 1));
+    let events = undisturbed.history(&"r".into()).await.unwrap();
+    let began = events.iter().find(|event| event.event.kind() == "input-asked").unwrap().seq;
+    for keep in began..events.len() as u64 {
+        let script = as_task();
+        let engine = engine(&script, &crashed(&whole, keep).await);
+        let outcome = go_on(&engine).await;
+        assert_eq!(
+            (outcome.status, outcome.result.as_str()),
+            (Status::Completed, Some("task-1")),
+            "after event {keep}"
+        );
+        assert!(script.called().len() <= 1, "after event {keep} it is only polled");
+    }
+    // Before the task is in the journal, nothing says that the call was not made.
+    let engine = engine(&as_task(), &crashed(&whole, began - 1).await);
+    assert!(matches!(go_on(&engine).await.questions.as_slice(), [Question::Doubt { .. }]));
 }

@@ -171,6 +171,69 @@ pub fn add_plugin(text: &str, name: &str, key: &str, value: &str, rules: NewPlug
     Ok(document.to_string())
 }
 
+/// The settings of a new MCP server.
+#[derive(Debug, Clone, Default)]
+pub struct NewServer {
+    /// The program and its arguments; empty for one at an address.
+    pub command: Vec<String>,
+    /// The address, for one that is not a program.
+    pub url: Option<String>,
+    /// The header that the host adds, with the text before the secret and the variable that holds it.
+    pub credential: Option<(String, String, String)>,
+    /// The folder in which it runs.
+    pub directory: Option<String>,
+    /// Variables of the environment that it gets.
+    pub env: Vec<String>,
+    /// The paths that it writes, if it is confined; it then also has the network.
+    pub write: Vec<String>,
+    /// `true` if it is confined.
+    pub confine: bool,
+    /// A remark after `confine`, such as the reason why it is not.
+    pub remark: Option<String>,
+}
+
+/// Adds `[mcp.NAME]`. Returns the new text.
+///
+/// # Errors
+/// See [`EditError`]; [`EditError::Shape`] also where the server is there already.
+pub fn add_server(text: &str, name: &str, new: &NewServer) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    let servers = table(document.as_table_mut(), "mcp", true)?;
+    if servers.contains_key(name) {
+        return Err(EditError::Shape(format!("mcp.{name}")));
+    }
+    let server = table(servers, name, false)?;
+    let list = |texts: &[String]| Value::Array(Array::from_iter(texts.iter().map(String::as_str)));
+    if let Some(url) = &new.url {
+        set(server, "url", url.as_str().into());
+        if let Some((header, prefix, variable)) = &new.credential {
+            let mut credential = InlineTable::new();
+            credential.insert("header", header.as_str().into());
+            credential.insert("prefix", prefix.as_str().into());
+            credential.insert("env", variable.as_str().into());
+            set(server, "credential", Value::InlineTable(credential));
+        }
+        return Ok(document.to_string());
+    }
+    set(server, "command", list(&new.command));
+    if let Some(directory) = &new.directory {
+        set(server, "directory", directory.as_str().into());
+    }
+    if !new.env.is_empty() {
+        set(server, "env", list(&new.env));
+    }
+    let mut confine = Value::from(new.confine);
+    if let Some(remark) = &new.remark {
+        confine.decor_mut().set_suffix(format!(" # {}", opcell_types::text::one_line(remark, 200)));
+    }
+    set(server, "confine", confine);
+    if new.confine {
+        set(server, "write", list(&new.write));
+        set(server, "network", true.into());
+    }
+    Ok(document.to_string())
+}
+
 /// Takes `[plugins.NAME]` out, with its grants and limits. Returns the new text.
 ///
 /// # Errors

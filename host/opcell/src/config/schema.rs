@@ -181,6 +181,8 @@ pub fn schema() -> Value {
                     "http": requests("Requests that the host's `http.fetch` makes for it."),
                     "mcp": text("An MCP server of the project."),
                     "tool": text("The server's name of the tool, if it differs."),
+                    "resources": texts("URIs of the server's resources that the tool reads, where `*` stands for any text."),
+                    "prompts": texts("Names of the server's prompts that the tool gets, where `*` stands for any text."),
                     "approve": approve("Rules for models' calls of the tool that wait for a person; alone in its table, for a tool that exists already."),
                 })),
             ]},

@@ -205,6 +205,10 @@ pub struct ToolTable {
     pub mcp: Option<Spanned<String>>,
     /// The server's own name of the tool, where it is another.
     pub tool: Option<String>,
+    /// Patterns of URIs of the server's resources, which the tool reads.
+    pub resources: Option<Spanned<Vec<String>>>,
+    /// Patterns of names of the server's prompts, which the tool gets.
+    pub prompts: Option<Spanned<Vec<String>>>,
     /// Rules for calls of models that wait for a person; alone, of a tool that is there already.
     pub approve: Option<Spanned<ApprovalRules>>,
 }

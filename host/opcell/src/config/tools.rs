@@ -33,6 +33,20 @@ pub enum ToolTarget {
         /// The server's own name of the tool.
         tool: String,
     },
+    /// Resources of an MCP server.
+    McpResources {
+        /// The server's name in the project.
+        server: String,
+        /// Patterns of the URIs that may be read.
+        uris: Vec<String>,
+    },
+    /// Prompts of an MCP server.
+    McpPrompts {
+        /// The server's name in the project.
+        server: String,
+        /// Patterns of the names that may be got.
+        names: Vec<String>,
+    },
 }
 
 impl ToolTarget {
@@ -41,7 +55,7 @@ impl ToolTarget {
     pub fn operation(&self) -> Option<&str> {
         match self {
             Self::Operation(operation) => Some(operation),
-            Self::Host { .. } | Self::Mcp { .. } => None,
+            Self::Host { .. } | Self::Mcp { .. } | Self::McpResources { .. } | Self::McpPrompts { .. } => None,
         }
     }
 
@@ -50,7 +64,18 @@ impl ToolTarget {
     pub fn rules(&self) -> &[HttpRule] {
         match self {
             Self::Host { http, .. } => http,
-            Self::Operation(_) | Self::Mcp { .. } => &[],
+            Self::Operation(_) | Self::Mcp { .. } | Self::McpResources { .. } | Self::McpPrompts { .. } => &[],
+        }
+    }
+
+    /// The MCP server that it reaches, if any.
+    #[must_use]
+    pub fn server(&self) -> Option<&str> {
+        match self {
+            Self::Mcp { server, .. } | Self::McpResources { server, .. } | Self::McpPrompts { server, .. } => {
+                Some(server)
+            }
+            Self::Operation(_) | Self::Host { .. } => None,
         }
     }
 }
@@ -91,8 +116,9 @@ impl Checker<'_> {
         span: Span,
         servers: &IndexMap<Spanned<String>, ServerText>,
     ) -> Option<ToolTarget> {
-        let ToolTable { operation, host, http, mcp, tool, approve } = table;
-        if operation.is_none() && host.is_none() && mcp.is_none() && tool.is_none() && approve.is_some() {
+        let ToolTable { operation, host, http, mcp, tool, resources, prompts, approve } = table;
+        let is_offer = resources.is_some() || prompts.is_some();
+        if operation.is_none() && host.is_none() && mcp.is_none() && tool.is_none() && !is_offer && approve.is_some() {
             return None;
         }
         if host.is_none() && !http.is_empty() {
@@ -105,9 +131,14 @@ impl Checker<'_> {
             );
             return None;
         }
-        if mcp.is_none() && tool.is_some() {
+        if mcp.is_none() && (tool.is_some() || is_offer) {
             let help = "name its server with `mcp`".to_owned();
-            self.error("invalid-tool", span, format!("tool `{name}` names an MCP tool but no server"), Some(help));
+            self.error(
+                "invalid-tool",
+                span,
+                format!("tool `{name}` names an MCP tool, resources or prompts but no server"),
+                Some(help),
+            );
             return None;
         }
         match (operation, host, mcp) {
@@ -132,7 +163,24 @@ impl Checker<'_> {
                     self.error("unknown-server", span_of(&server), message, Some(help));
                     return None;
                 }
-                Some(ToolTarget::Mcp { tool: tool.unwrap_or_else(|| name.to_owned()), server: server.into_inner() })
+                let server = server.into_inner();
+                match (tool, resources, prompts) {
+                    (tool, None, None) => {
+                        Some(ToolTarget::Mcp { tool: tool.unwrap_or_else(|| name.to_owned()), server })
+                    }
+                    (None, Some(uris), None) => {
+                        Some(ToolTarget::McpResources { server, uris: self.patterns(name, "resources", uris)? })
+                    }
+                    (None, None, Some(names)) => {
+                        Some(ToolTarget::McpPrompts { server, names: self.patterns(name, "prompts", names)? })
+                    }
+                    _ => {
+                        let message = format!("tool `{name}` has more than one of `tool`, `resources` and `prompts`");
+                        let help = Some("bind each by a name of its own".to_owned());
+                        self.error("invalid-tool", span, message, help);
+                        None
+                    }
+                }
             }
             _ => {
                 let message = format!("tool `{name}` needs exactly one of `operation`, `host` and `mcp`");
@@ -140,6 +188,19 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// Patterns of what may be read: nothing matches an empty list.
+    fn patterns(&mut self, name: &str, key: &str, patterns: Spanned<Vec<String>>) -> Option<Vec<String>> {
+        let span = span_of(&patterns);
+        let patterns = patterns.into_inner();
+        if patterns.is_empty() || patterns.iter().any(|pattern| pattern.trim().is_empty()) {
+            let message = format!("`{key}` of tool `{name}` has no pattern, or an empty one, and so grants nothing");
+            let help = format!("such as `{key} = [\"*\"]` for all of them");
+            self.error("invalid-tool", span, message, Some(help));
+            return None;
+        }
+        Some(patterns)
     }
 
     /// Rules for calls of tools, checked.

@@ -2,7 +2,7 @@
 
 use super::Tools;
 use futures_util::future::join_all;
-use opcell_tools::mcp::{Server, confinement};
+use opcell_tools::mcp::{ListedPrompt, ListedResource, Server, confinement};
 use opcell_types::Digest;
 use serde::Serialize;
 use std::sync::Arc;
@@ -44,6 +44,18 @@ pub struct ServerEntry {
     /// `true` if it lists more tools than are used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Its resources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<ServerOffer>,
+    /// Its templates of resources.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_templates: Vec<ServerOffer>,
+    /// Its prompts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<ServerOffer>,
+    /// Reasons why resources, templates or prompts of it are not used, as sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused_offers: Vec<String>,
     /// The bounds that the kernel keeps it in, and those that it cannot; nothing for a server that is not confined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
@@ -73,7 +85,37 @@ pub struct ServerTool {
     pub parameters: String,
 }
 
-/// Starts every server, all at once, and asks it for its tools.
+/// A resource, a template of resources or a prompt of an MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct ServerOffer {
+    /// The URI, the template of URIs, or the name of the prompt.
+    pub name: String,
+    /// As the server says it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Names of a prompt's arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+}
+
+impl ServerOffer {
+    fn of_resource(listed: &ListedResource) -> Self {
+        let about = if listed.description.is_empty() { &listed.name } else { &listed.description };
+        Self { name: listed.uri.clone(), description: about.clone(), arguments: Vec::new() }
+    }
+
+    fn of_prompt(listed: &ListedPrompt) -> Self {
+        Self {
+            name: listed.name.clone(),
+            description: listed.description.clone(),
+            arguments: listed.arguments.iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+}
+
+/// Starts every server, all at once, and asks it for its tools, resources and prompts.
 pub(crate) async fn servers(tools: &Tools) -> Vec<ServerEntry> {
     join_all(tools.servers.values().map(ask)).await
 }
@@ -91,6 +133,10 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         has_started: true,
         tools: Vec::new(),
         truncated: false,
+        resources: Vec::new(),
+        resource_templates: Vec::new(),
+        prompts: Vec::new(),
+        refused_offers: Vec::new(),
         confined: config.confine.then(confined),
     };
     match server.tools().await {
@@ -117,6 +163,20 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
                 parameters: String::new(),
             });
             entry.tools = usable.chain(refused).collect();
+        }
+    }
+    if entry.has_started {
+        match server.offers().await {
+            Ok(offers) => {
+                entry.resources = offers.resources.iter().map(ServerOffer::of_resource).collect();
+                entry.resource_templates = offers.templates.iter().map(ServerOffer::of_resource).collect();
+                entry.prompts = offers.prompts.iter().map(ServerOffer::of_prompt).collect();
+                entry.refused_offers = offers.refused;
+                if offers.truncated {
+                    entry.refused_offers.push("it lists more resources or prompts, which are not used".to_owned());
+                }
+            }
+            Err(failure) => entry.refused_offers.push(failure.message),
         }
     }
     entry

@@ -5,7 +5,10 @@ use super::{
     search::Index,
     tools::{Target, ToolList},
 };
-use opcell::{Host, gateway::GatewayListing};
+use opcell::{
+    Host,
+    gateway::{GatewayListing, matches},
+};
 use opcell_schema::shown;
 use opcell_types::{Value, text::printable};
 use rmcp::{
@@ -66,23 +69,6 @@ impl Gateway {
     fn offers(&self, server: &str, tool: &str) -> bool {
         let name = format!("{server}/{tool}");
         self.patterns.is_empty() || self.patterns.iter().any(|pattern| matches(pattern, &name))
-    }
-}
-
-/// Returns `true` if a name is as a pattern says.
-fn matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
-    let mut last = None;
-    for part in parts {
-        if let Some(between) = last.replace(part) {
-            let Some(at) = rest.find(between) else { return false };
-            rest = rest.get(at + between.len()..).unwrap_or_default();
-        }
-    }
-    match last {
-        None => rest.is_empty(),
-        Some(end) => rest.ends_with(end),
     }
 }
 
@@ -327,25 +313,6 @@ pub(super) fn blocks(data: &Json) -> Option<Vec<ContentBlock>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pattern_says_which_tools_are_offered() {
-        for (pattern, name, is_one) in [
-            ("notes/search", "notes/search", true),
-            ("notes/search", "notes/searches", false),
-            ("notes/*", "notes/search", true),
-            ("notes/*", "notes2/search", false),
-            ("*/read*", "files/read_file", true),
-            ("*/read*", "files/write", false),
-            ("*", "a/b", true),
-            ("a*b*c", "a-b-c", true),
-            ("a*b*c", "a-c-b", false),
-            ("a*a", "a", false),
-            ("", "a", false),
-        ] {
-            assert_eq!(matches(pattern, name), is_one, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn what_a_model_must_read_for_a_search_is_little() {

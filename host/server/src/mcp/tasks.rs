@@ -20,16 +20,9 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::Value as Json;
-use std::time::Duration;
 
 /// The interval at which a client should ask, in milliseconds.
 const POLL_MS: u64 = 500;
-
-/// The time after which a run is read again that was not found.
-const TAKEOVER: Duration = Duration::from_millis(50);
-
-/// Times that it is read again.
-const TAKEOVER_READS: u32 = 20;
 
 impl McpServer {
     /// The answer to a call that became a task.
@@ -52,19 +45,10 @@ impl McpServer {
     async fn run_of(&self, task: &str, client: &Client) -> Result<(Ticket, RunId), ErrorData> {
         let ticket = Ticket::parse(Use::Task, task, now_ms()).ok_or_else(unknown)?;
         let run = ticket.run(&self.tenant.name, &client.name);
-        // A run that is taken over at this moment is read again before its task is said to be missing.
-        for _ in 0..TAKEOVER_READS {
-            match self.is_offered(&run).await {
-                Ok(true) => return Ok((ticket, run)),
-                Ok(false) | Err(_) => tokio::time::sleep(TAKEOVER).await,
-            }
-        }
-        if self.is_offered(&run).await? { Ok((ticket, run)) } else { Err(unknown()) }
-    }
-
-    async fn is_offered(&self, run: &RunId) -> Result<bool, ErrorData> {
-        let view = self.tenant.views.of(run).await.map_err(|problem| unread(&problem))?;
-        Ok(view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref())))
+        let view = self.tenant.views.of(&run).await.map_err(|problem| unread(&problem))?;
+        let offered = view.state().program().is_some_and(|program| self.workflows.contains(program.name().as_ref()));
+        drop(view);
+        if offered { Ok((ticket, run)) } else { Err(unknown()) }
     }
 
     pub(super) async fn task_now(

@@ -5,7 +5,13 @@
 //! person may: approve.
 
 use opcell::lineage::is_opcell_or_below;
-use std::{collections::HashMap, fs, net::SocketAddr, path::Path, sync::Mutex, sync::PoisonError};
+use std::{
+    collections::HashMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 /// Connections that are remembered, so that each is looked up once.
 const MAX_REMEMBERED: usize = 1_024;
@@ -22,8 +28,7 @@ impl Lineages {
         if let Some(known) = known().get(&(peer, inode)) {
             return *known;
         }
-        let holders = holders(inode);
-        let found = holders.is_empty() || holders.into_iter().any(is_opcell_or_below);
+        let found = is_held_below(holders(inode), is_opcell_or_below, |process| holds(process, &link_to(inode)));
         let mut known = known();
         if known.len() >= MAX_REMEMBERED {
             known.clear();
@@ -33,16 +38,32 @@ impl Lineages {
     }
 }
 
+/// Returns `true` if one of a socket's holders is below Opcell and has not lost the socket since it was found, or if no
+/// holder is known to be apart from Opcell.
+///
+/// A process that starts another one is there twice until the new one runs its own program: both hold all of its
+/// sockets. A person's program that starts `opcell` in another of its threads would otherwise be taken for Opcell.
+fn is_held_below(holders: Vec<u32>, is_below: impl Fn(u32) -> bool, still_holds: impl Fn(u32) -> bool) -> bool {
+    let (below, apart): (Vec<u32>, Vec<u32>) = holders.into_iter().partition(|process| is_below(*process));
+    apart.is_empty() || below.into_iter().any(still_holds)
+}
+
+/// The target of the links to a socket in `/proc/PID/fd`.
+fn link_to(inode: u32) -> PathBuf {
+    format!("socket:[{inode}]").into()
+}
+
+fn holds(process: u32, socket: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().filter_map(Result::ok);
+    open.map(|entry| entry.path()).any(|path| fs::read_link(path).is_ok_and(|to| to == socket))
+}
+
 /// The processes that have a socket open, of those that this user may look into.
 fn holders(inode: u32) -> Vec<u32> {
-    let socket = format!("socket:[{inode}]");
+    let socket = link_to(inode);
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(|id| {
-        let open = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().filter_map(Result::ok);
-        open.map(|entry| entry.path()).any(|path| fs::read_link(path).is_ok_and(|to| to == Path::new(&socket)))
-    })
-    .collect()
+    ids.filter(|id| holds(*id, &socket)).collect()
 }
 
 #[cfg(test)]
@@ -54,6 +75,23 @@ mod tests {
         net::TcpListener,
         process::{Command, Stdio},
     };
+
+    #[test]
+    fn a_process_that_lost_the_socket_to_its_own_program_decides_nothing() {
+        let (person, child) = (7, 8);
+        let is_below = |process| process == child;
+        for (holders, still_holds, expected) in [
+            (vec![person], false, false),
+            (vec![person, child], false, false),
+            (vec![person, child], true, true),
+            (vec![child], true, true),
+            (vec![child], false, true),
+            (vec![], false, true),
+        ] {
+            let found = is_held_below(holders.clone(), is_below, |_| still_holds);
+            assert_eq!(found, expected, "{holders:?} {still_holds}");
+        }
+    }
 
     #[test]
     fn what_this_process_sends_and_what_it_started_is_no_person() {

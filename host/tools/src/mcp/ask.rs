@@ -18,7 +18,7 @@ use std::{
 const MAX_TOOLS: usize = 512;
 
 /// Pages of one listing.
-const MAX_PAGES: usize = 64;
+pub(super) const MAX_PAGES: usize = 64;
 
 /// Bytes of all entries of one listing: what is longer would fill memory page by page, and no model could read it.
 const MAX_LISTING: usize = 8 << 20;
@@ -134,7 +134,7 @@ fn odd_cursor(cursor: &Json) -> Option<String> {
     is_odd.then(|| format!("its cursor is {} instead of a text", kind(cursor)))
 }
 
-fn next_cursor(listed: &Json) -> Option<String> {
+pub(super) fn next_cursor(listed: &Json) -> Option<String> {
     match listed.get("nextCursor")? {
         Json::String(text) if !text.is_empty() => Some(text.clone()),
         Json::Number(number) => Some(number.to_string()),
@@ -143,7 +143,7 @@ fn next_cursor(listed: &Json) -> Option<String> {
 }
 
 /// Bytes that an entry takes as JSON.
-fn size(entry: &Json) -> usize {
+pub(super) fn size(entry: &Json) -> usize {
     struct Counter(usize);
     impl std::io::Write for Counter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -8,6 +8,7 @@ use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,
     headers::ParamHeader,
     lines::Lines,
+    offers::Announced,
     patience::Patient,
     process::Process,
     wire::{Answer, CURRENT_VERSION, Wire},
@@ -176,12 +177,16 @@ impl Connection {
     pub(super) async fn call(&self, params: CallToolRequestParams, may_ask: bool) -> Answer {
         let mut options = PeerRequestOptions::no_options();
         if may_ask && self.is_current() {
-            let forms = ElicitationCapability::new().with_form(FormElicitationCapability::new());
-            let mut capabilities = ClientCapabilities::default();
-            capabilities.elicitation = Some(forms);
-            options.meta.get_or_insert_default().set_client_capabilities(capabilities);
+            options.meta.get_or_insert_default().set_client_capabilities(waiting());
         }
         self.request_with(ClientRequest::CallToolRequest(CallToolRequest::new(params)), options).await
+    }
+
+    /// Asks about a task, which a server does only for whoever has tasks.
+    pub(super) async fn request_of_task(&self, request: ClientRequest) -> Answer {
+        let mut options = PeerRequestOptions::no_options();
+        options.meta.get_or_insert_default().set_client_capabilities(waiting());
+        self.request_with(request, options).await
     }
 
     async fn request_with(&self, request: ClientRequest, options: PeerRequestOptions) -> Answer {
@@ -216,6 +221,11 @@ impl Connection {
             Some(status) => format!("has exited: {status}{}", process.last_words()),
             None => format!("closed its input or its output, and did not exit{}", process.last_words()),
         }
+    }
+
+    /// The capabilities that the server announced beside tools.
+    pub(super) fn announced(&self) -> Announced {
+        self.wire.announced()
     }
 
     /// The tools that it listed last, if it was asked.
@@ -262,6 +272,13 @@ impl Connection {
             }
         }
     }
+}
+
+/// The capabilities of a caller that waits: for a person, and for a task.
+fn waiting() -> ClientCapabilities {
+    let mut capabilities = ClientCapabilities::builder().enable_tasks().build();
+    capabilities.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+    capabilities
 }
 
 /// Why there is no connection.

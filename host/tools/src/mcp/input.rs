@@ -173,7 +173,7 @@ mod tests {
             ("b".into(), InputAnswer::Decline),
             ("c".into(), InputAnswer::Cancel),
         ];
-        let responses = responses(&GivenInput { state: None, answers });
+        let responses = responses(&GivenInput { state: None, answers, task: None });
         assert_eq!(
             json!(responses),
             json!({"a": {"action": "accept", "content": {"name": "Ada"}}, "b": {"action": "decline"}, "c": {"action": "cancel"}})

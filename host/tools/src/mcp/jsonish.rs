@@ -168,6 +168,23 @@ impl Outline {
     }
 }
 
+/// Returns `true` if an error says anything. Beside a result, `null`, `false`, nothing and the zero values of a structure
+/// are no error.
+pub(super) fn says(error: &serde_json::Value) -> bool {
+    let is_zero = |value: &serde_json::Value| match value {
+        serde_json::Value::Null | serde_json::Value::Bool(false) => true,
+        serde_json::Value::Number(number) => number.as_f64() == Some(0.0),
+        serde_json::Value::String(text) => text.trim().is_empty(),
+        serde_json::Value::Array(items) => items.is_empty(),
+        serde_json::Value::Object(entries) => entries.is_empty(),
+        serde_json::Value::Bool(true) => false,
+    };
+    match error {
+        serde_json::Value::Object(entries) => !entries.values().all(is_zero),
+        other => !is_zero(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Outline;

@@ -47,3 +47,42 @@ impl Listing {
         self.tools.values().map(|tool| (tool.name.clone(), tool.digest.clone())).collect()
     }
 }
+
+/// A resource, or a template of resources, as its server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedResource {
+    /// Its URI, or the template of URIs.
+    pub uri: String,
+    /// Its name, printable; may be empty.
+    pub name: String,
+    /// Printable; may be empty.
+    pub description: String,
+    /// The type of its content, if the server says it.
+    pub mime_type: Option<String>,
+}
+
+/// A prompt as its server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedPrompt {
+    /// The server's own name of it.
+    pub name: String,
+    /// Printable; may be empty.
+    pub description: String,
+    /// Names of its arguments; `true` for those that it requires.
+    pub arguments: Vec<(String, bool)>,
+}
+
+/// The offers of a server beside tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Offers {
+    /// Its resources.
+    pub resources: Vec<ListedResource>,
+    /// Its templates of resources.
+    pub templates: Vec<ListedResource>,
+    /// Its prompts.
+    pub prompts: Vec<ListedPrompt>,
+    /// Reasons why entries or lists of it are not used, as sentences.
+    pub refused: Vec<String>,
+    /// `true` if it lists more than is used.
+    pub truncated: bool,
+}

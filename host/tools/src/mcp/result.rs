@@ -59,8 +59,11 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
                     format!("MCP tool `{tool}` asks for input, which calls of plugins and programs cannot wait for");
                 return Err(failed("mcp-input-required", message, false));
             }
-            if result.get("task").is_some_and(Json::is_object) {
-                let message = format!("MCP tool `{tool}` began a task of its own, which this host cannot wait for");
+            if result.get("task").is_some_and(Json::is_object)
+                || result.get("resultType").and_then(Json::as_str) == Some("task")
+            {
+                let message =
+                    format!("MCP tool `{tool}` began a task, which calls of plugins and programs cannot wait for");
                 return Err(failed("mcp-input-required", message, false));
             }
             result.retain(|key, _| !ABOUT.contains(&key.as_str()));
@@ -85,7 +88,7 @@ pub(super) fn output(tool: &str, result: Json, binary: Binary) -> Result<Output,
 }
 
 /// The text of a block that is one.
-fn text_of(block: &Json) -> Option<&str> {
+pub(super) fn text_of(block: &Json) -> Option<&str> {
     match block {
         Json::String(text) => Some(text),
         Json::Object(entries) => match entries.get("type") {
@@ -168,7 +171,7 @@ fn is_nothing(value: &Json) -> bool {
 }
 
 /// A block as it is. For a model, binary content is only described, whatever kind of block holds it, but for pictures.
-fn part(block: Json, binary: Binary) -> Value {
+pub(super) fn part(block: Json, binary: Binary) -> Value {
     if binary == Binary::Pictures
         && let Json::Object(entries) = &block
     {

@@ -4,11 +4,11 @@
 //! others.
 
 use super::{
-    AcceptedTools, CallOptions, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
+    AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
     connection::Connection,
     failed,
     input::{self, Required},
-    result,
+    result, task,
     wire::{Answer, error_text},
 };
 use futures_util::{
@@ -165,6 +165,10 @@ impl Server {
         if self.pins.is_some() {
             self.tool(tool).await?;
         }
+        if let Some((given, task)) = options.given.and_then(|given| Some((given, given.task.as_ref()?))) {
+            let result = self.of_task(tool, task, given, options).await?;
+            return self.called(tool, result, options.binary).await;
+        }
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         if let Some(traceparent) = options.traceparent {
             params.meta.get_or_insert_default().set_traceparent(traceparent);
@@ -194,16 +198,26 @@ impl Server {
                     }
                     Some(Required::Unusable(why)) => return Err(self.unusable_input(tool, &why)),
                 }
-                let output = result::output(tool, result, options.binary)?;
-                let schema = open.listed().and_then(|listing| listing.tools.get(tool)?.output.clone());
-                let broken = schema.and_then(|schema| result::violation(&output, &schema));
-                let broken = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
-                let beside = output.beside.as_ref();
-                let beside = beside.map(|said| format!("MCP tool `{tool}` says beside its structured content: {said}"));
-                Ok(Called { value: output.value, warnings: broken.into_iter().chain(beside).collect() })
+                match task::id_in(&result).filter(|_| options.may_ask) {
+                    None => self.called(tool, result, options.binary).await,
+                    Some(Ok(task)) => Err(self.task(tool, task)),
+                    Some(Err(why)) => Err(self.unusable_input(tool, &why)),
+                }
             }
             Ok(answer) => Err(self.no_result(answer)),
         }
+    }
+
+    /// The result of a call, checked against what the tool promises.
+    async fn called(&self, tool: &str, result: serde_json::Value, binary: Binary) -> Result<Called, Failure> {
+        let output = result::output(tool, result, binary)?;
+        let listed = self.connection().await.ok().and_then(|open| open.listed());
+        let schema = listed.and_then(|listing| listing.tools.get(tool)?.output.clone());
+        let broken = schema.and_then(|schema| result::violation(&output, &schema));
+        let broken = broken.map(|broken| format!("MCP tool `{tool}`: {broken}"));
+        let beside = output.beside.as_ref();
+        let beside = beside.map(|said| format!("MCP tool `{tool}` says beside its structured content: {said}"));
+        Ok(Called { value: output.value, warnings: broken.into_iter().chain(beside).collect() })
     }
 
     /// The failure of a call that continues when a person has answered.
@@ -211,15 +225,15 @@ impl Server {
         let question = forms.first().map_or("", |form| &form.message);
         let message = format!("tool `{tool}` of MCP server `{}` asks for input: {question}", self.name);
         let (server, tool) = (self.name.as_str().into(), tool.into());
-        failed("mcp-input-required", message, false).with_input(InputRequest { server, tool, forms, state })
+        failed("mcp-input-required", message, false).with_input(InputRequest { server, tool, forms, state, task: None })
     }
 
-    fn unusable_input(&self, tool: &str, why: &str) -> Failure {
+    pub(super) fn unusable_input(&self, tool: &str, why: &str) -> Failure {
         failed("mcp-input-required", format!("tool `{tool}` of MCP server `{}` {why}", self.name), false)
     }
 
     /// The failure that an answer is which is no result.
-    fn no_result(&self, answer: Answer) -> Failure {
+    pub(super) fn no_result(&self, answer: Answer) -> Failure {
         let server = &self.name;
         match answer {
             Answer::Error(error) => {
@@ -235,7 +249,7 @@ impl Server {
     }
 
     /// The running server; a new process where there is none, or the last one has ended.
-    async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Failure> {
         let starting = {
             let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
             let started = match &*slot {

@@ -1,6 +1,6 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{AcceptedTools, CallOptions, Called, ListedTool, Listing, McpServer, StartCheck, failed};
+use super::{AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, McpServer, Offers, StartCheck, failed};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -62,6 +62,30 @@ impl Server {
     /// # Errors
     /// Always.
     pub async fn call(&self, _tool: &str, _arguments: &Value, _options: CallOptions<'_>) -> Result<Called, Failure> {
+        Err(self.refused())
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn offers(&self) -> Result<Offers, Failure> {
+        Err(self.refused())
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn read_resource(&self, _uri: &str, _binary: Binary) -> Result<Value, Failure> {
+        Err(self.refused())
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn prompt(&self, _name: &str, _arguments: &Value, _binary: Binary) -> Result<Value, Failure> {
         Err(self.refused())
     }
 

@@ -7,7 +7,8 @@
 
 use super::{
     headers::ParamHeader,
-    jsonish::Outline,
+    jsonish::{Outline, says},
+    offers::Announced,
     repair::{documents, parse},
 };
 use opcell_types::text::{one_line, printable};
@@ -120,6 +121,8 @@ struct State {
     ended: Option<String>,
     /// The revision was refused once, and asked for again.
     asked_again: bool,
+    /// The server says that it has resources, and prompts.
+    announced: Announced,
     /// The arguments of tools that are sent as headers as well.
     params: HashMap<String, Arc<[ParamHeader]>>,
 }
@@ -231,6 +234,11 @@ impl Wire {
     #[cfg(feature = "http")]
     pub(super) fn params_of(&self, tool: &str) -> Option<Arc<[ParamHeader]>> {
         self.state().params.get(tool).cloned()
+    }
+
+    /// The capabilities that the server announced when the connection began.
+    pub(super) fn announced(&self) -> Announced {
+        self.state().announced
     }
 
     /// Notes why this side ends the connection.
@@ -387,10 +395,13 @@ impl Wire {
                     let error = ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, text, Some(supported));
                     return Some(JsonRpcMessage::error(error, Some(id.clone())));
                 }
-                Answer::Result(result) => discovered(&result).inspect_err(|_| {
-                    let is_handshake = result.get("protocolVersion").is_some_and(Json::is_string);
-                    state.opening = is_handshake.then_some(result);
-                }),
+                Answer::Result(result) => {
+                    state.announced = Announced::in_result(&result);
+                    discovered(&result).inspect_err(|_| {
+                        let is_handshake = result.get("protocolVersion").is_some_and(Json::is_string);
+                        state.opening = is_handshake.then_some(result);
+                    })
+                }
                 Answer::Error(error) => Err(error_text(&error, 500)),
                 Answer::Unreadable(why) | Answer::Refused { why, .. } | Answer::Lost(why) => Err(why),
             };
@@ -406,7 +417,10 @@ impl Wire {
         if state.handshake.as_ref() == Some(id) {
             let message = match answer {
                 Answer::Result(result) => match initialized(&result) {
-                    Ok(result) => return Some(JsonRpcMessage::response(result, id.clone())),
+                    Ok(known) => {
+                        state.announced = Announced::in_result(&result);
+                        return Some(JsonRpcMessage::response(known, id.clone()));
+                    }
                     Err(why) => why,
                 },
                 Answer::Error(error) => format!("it answered `initialize` with an error: {}", error_text(&error, 500)),
@@ -418,23 +432,6 @@ impl Wire {
         let sealed = answer.seal();
         let sealed = if self.as_text { Json::String(sealed.to_string()) } else { sealed };
         Some(JsonRpcMessage::response(ServerResult::CustomResult(CustomResult(sealed)), id.clone()))
-    }
-}
-
-/// Returns `true` if an error says anything. Beside a result, `null`, `false`, nothing and the zero values of a structure
-/// are no error.
-fn says(error: &Json) -> bool {
-    let is_zero = |value: &Json| match value {
-        Json::Null | Json::Bool(false) => true,
-        Json::Number(number) => number.as_f64() == Some(0.0),
-        Json::String(text) => text.trim().is_empty(),
-        Json::Array(items) => items.is_empty(),
-        Json::Object(entries) => entries.is_empty(),
-        Json::Bool(true) => false,
-    };
-    match error {
-        Json::Object(entries) => !entries.values().all(is_zero),
-        other => !is_zero(other),
     }
 }
 

@@ -10,12 +10,14 @@ impl State {
         let now = self.now;
         let Some(request) = reply.input() else { return missing(format!("a request for input of effect {effect}")) };
         let forms = request.forms.len();
-        if forms == 0 || forms > MAX_FORMS {
+        let is_task = request.task.is_some();
+        if (forms == 0 && !is_task) || forms > MAX_FORMS {
             return missing(format!("{forms} forms"));
         }
         let pending = self.pending_mut(effect)?;
         let rounds = pending.input.as_ref().map_or(0, |inputs| inputs.rounds).saturating_add(1);
-        pending.in_doubt = true;
+        // A task continues without a person.
+        pending.in_doubt = forms > 0;
         pending.input = Some(Box::new(Inputs { rounds, request: request.clone(), answers: Vec::new(), at: now }));
         Ok(())
     }

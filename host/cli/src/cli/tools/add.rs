@@ -1,0 +1,319 @@
+//! `opcell mcp add`: a server that a registry publishes becomes one of the project.
+
+use super::{Exit, Failure, Global, Terminal};
+use clap::Args;
+use opcell::{
+    config::{
+        Config, FILE_NAME, MAX_BYTES,
+        edit::{self, NewServer},
+        lock::write_whole,
+    },
+    confinement,
+    consent::{Reach, Request},
+    places::Places,
+    published::{CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, Published, Variable},
+    report::printable,
+};
+use opcell_ir::Diagnostic;
+use opcell_types::{
+    Digest,
+    files::{Readers, read_text_bounded},
+    text::one_line,
+};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The registry that names are looked up in.
+const REGISTRY: &str = "https://registry.modelcontextprotocol.io";
+
+/// The file of a server's folder that holds what its publisher said.
+const DOCUMENT: &str = "server.json";
+
+#[derive(Debug, Args)]
+pub struct AddArgs {
+    /// A name in the registry, such as `io.github.user/weather` or `io.github.user/weather@1.0.2`; the address of a
+    /// `server.json`; or such a file.
+    #[arg(value_name = "NAME|URL|FILE")]
+    source: String,
+    /// Name of the server in the project. Defaults to the last part of its name.
+    #[arg(long)]
+    name: Option<String>,
+    /// Give a value that the server asks for (repeatable).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// Run it unconfined, for this reason.
+    #[arg(long, value_name = "REASON")]
+    no_confine: Option<String>,
+    /// The registry in which a name is looked up.
+    #[arg(long, value_name = "URL", default_value = REGISTRY)]
+    registry: String,
+    /// Let the address of the document or of the registry be on this machine or in a private network.
+    #[arg(long)]
+    private: bool,
+    /// Add it without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn wrong(message: impl Into<String>) -> Failure {
+    Diagnostic::error("invalid-server", message.into()).into()
+}
+
+/// A server that is about to be added.
+struct Plan {
+    name: String,
+    published: Published,
+    launch: Launch,
+    server: NewServer,
+    /// Why it is not confined.
+    unconfined: Option<String>,
+}
+
+pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    if global.locked {
+        return Err(Diagnostic::error("lock-frozen", "`--locked` leaves opcell.lock as it is").into());
+    }
+    let config = global.proposed()?;
+    let file = config.file.clone().unwrap_or_else(|| config.root.join(FILE_NAME));
+    let before = global.consented(&config)?;
+    let document = document(args).await?;
+    let plan = plan(args, &document)?;
+    if config.servers.contains_key(&plan.name) {
+        let message = format!("the project has an MCP server `{}` already", plan.name);
+        return Err(Diagnostic::error("server-exists", message).help("choose another name with `--name`").into());
+    }
+    let shown = shown(&plan, &document);
+    let agreed = match (args.yes, terminal.is_interactive()) {
+        (true, _) => {
+            terminal.note(&shown);
+            true
+        }
+        (false, true) => terminal.confirms(&shown, "Add it?")?,
+        (false, false) => {
+            terminal.note(&shown);
+            let message = format!("the server `{}` is not added without your consent", plan.name);
+            let help = "read what it starts and asks for, then add `--yes`";
+            return Err(Diagnostic::error("consent-needed", message).help(help).into());
+        }
+    };
+    if !agreed {
+        terminal.note("nothing was changed");
+        return Ok(Exit::Done);
+    }
+    // The user may have written in the file since.
+    let text = match read_text_bounded(&file, MAX_BYTES) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let text = edit::add_server(&text, &plan.name, &plan.server)
+        .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
+    if matches!(plan.launch, Launch::Program { .. }) {
+        let folder = config.root.join(folder(&plan.name));
+        prepare(&folder, &document)?;
+    }
+    // What would be written must mean something before anything is written.
+    let mut new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
+    let target = file.canonicalize().unwrap_or_else(|_| file.clone());
+    write_whole(&target, &text, Readers::of(&target))?;
+    terminal.line(&printable(&format!("added [mcp.{}] to {}", plan.name, file.display())))?;
+    if let Some(before) = before {
+        new.file = Some(file.clone());
+        // What was just shown, and nothing else that has changed since.
+        global.consent(&new, &before, |request| is_of(request, &plan.name), terminal)?;
+    }
+    pin(global, &plan.name, terminal).await
+}
+
+/// Returns `true` for a request of this server.
+fn is_of(request: &Request, name: &str) -> bool {
+    let what = &request.what;
+    match request.reach {
+        Reach::Programs => [',', ';'].iter().any(|end| what.contains(&format!("(MCP server {name}{end}"))),
+        Reach::Environment => {
+            what.ends_with(&format!("to the MCP server {name}"))
+                || what.starts_with(&format!("MCP server {name} sends "))
+        }
+        Reach::Hosts => what.starts_with(&format!("MCP server {name} requests ")),
+        _ => false,
+    }
+}
+
+/// Starts the server for the first time, and takes its tools down in the lock.
+async fn pin(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+    let config = match global.unasked() {
+        Ok(config) => config,
+        Err(_) => {
+            terminal.note(&format!(
+                "the project waits for your consent (`opcell trust`); then pin its tools with `opcell mcp update {name}`"
+            ));
+            return Ok(Exit::Done);
+        }
+    };
+    let servers = super::super::host(config.clone(), terminal).await?.mcp_servers().await;
+    let Some(server) = servers.iter().find(|server| server.name == name) else { return Ok(Exit::Done) };
+    if let Some(problem) = &server.problem {
+        let finding = Diagnostic::error("mcp-not-started", problem.clone());
+        return Err(finding.help(format!("once it starts, pin its tools with `opcell mcp update {name}`")).into());
+    }
+    let tools: BTreeMap<String, Digest> =
+        server.tools.iter().filter_map(|tool| Some((tool.name.clone(), tool.digest.clone()?))).collect();
+    let lock = crate::cli::missing::lock(&config)?;
+    let count = tools.len();
+    lock.accept_server(name, tools, &Places::of_user())?;
+    if terminal.json {
+        terminal.json(&json!({"server": name, "tools": count}))?;
+    } else {
+        let tools = if count == 1 { "1 tool".to_owned() } else { format!("{count} tools") };
+        terminal.line(&format!("pinned {tools} of {name} in opcell.lock; bind them under [tools]"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn plan(args: &AddArgs, document: &str) -> Result<Plan, Failure> {
+    let published =
+        Published::read(document).map_err(|why| wrong(format!("{}: {why}", one_line(&args.source, 200))))?;
+    let short = published.name.rsplit('/').next().unwrap_or_default().replace('.', "-");
+    let name = args.name.clone().unwrap_or(short);
+    let is_name = !name.is_empty()
+        && name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if !is_name {
+        let message = format!("`{}` is not a name of a server", printable(&name));
+        let help = "a name begins with a letter or digit, and has up to 64 letters, digits, `_` and `-`; give one with `--name`";
+        return Err(Diagnostic::error("invalid-server", message).help(help).into());
+    }
+    let mut given = GivenValues::new(args.set.iter().cloned().collect());
+    let launch = published
+        .launch(&mut given)
+        .map_err(|problems| wrong(format!("{} cannot be added:\n{}", published.name, problems.join("\n"))))?;
+    if let Some(unused) = given.unused().first() {
+        return Err(wrong(format!("the server asks for no value `{}`", printable(unused))));
+    }
+    let (server, unconfined) = settings(args, &name, &launch);
+    Ok(Plan { name, published, launch, server, unconfined })
+}
+
+/// The folder of a server in its project.
+fn folder(name: &str) -> PathBuf {
+    Path::new("mcp").join(name)
+}
+
+fn settings(args: &AddArgs, name: &str, launch: &Launch) -> (NewServer, Option<String>) {
+    match launch {
+        Launch::Remote { url, credential } => {
+            let credential = credential.clone().map(|known| (known.header, known.prefix, known.variable));
+            (NewServer { url: Some(url.clone()), credential, ..NewServer::default() }, None)
+        }
+        Launch::Program { command, variables, .. } => {
+            let unconfined = args.no_confine.clone().or_else(|| confinement().err());
+            let folder = folder(name);
+            let server = NewServer {
+                command: command.clone(),
+                directory: Some(folder.display().to_string()),
+                env: variables.iter().map(|variable| variable.name.clone()).collect(),
+                write: vec![folder.join(CACHE).display().to_string()],
+                confine: unconfined.is_none(),
+                remark: unconfined.clone(),
+                ..NewServer::default()
+            };
+            (server, unconfined)
+        }
+    }
+}
+
+/// The folder of a server: what its publisher said, and a place for its package manager that a checkout has as well.
+fn prepare(folder: &Path, document: &str) -> std::io::Result<()> {
+    let cache = folder.join(CACHE);
+    fs::create_dir_all(&cache)?;
+    fs::write(cache.join(".gitignore"), "*\n!.gitignore\n")?;
+    fs::write(folder.join(DOCUMENT), document)
+}
+
+/// Everything that a person decides by.
+fn shown(plan: &Plan, document: &str) -> String {
+    let Plan { name, published, launch, unconfined, .. } = plan;
+    let mut lines = vec![format!("{} {}: {}", published.name, published.version, published.description)];
+    lines.extend(published.repository.as_ref().map(|url| format!("  source: {url}")));
+    lines.push(format!("  description: {}", Digest::of_hash(blake3::hash(document.as_bytes()))));
+    match launch {
+        Launch::Program { command, package, variables } => {
+            let words: Vec<String> = command.iter().map(|word| opcell::consent::shell(Path::new(word))).collect();
+            lines.push(format!("  starts: {}", words.join(" ")));
+            lines.push(format!("  package: {package}, from its registry, in {}", folder(name).display()));
+            lines.push(match unconfined {
+                None => {
+                    "  confined: it reads the system's programs and its folder, writes its cache, and has the network"
+                        .to_owned()
+                }
+                Some(why) => format!("  NOT confined, with all of your rights: {why}"),
+            });
+            lines.extend(variables.iter().map(asks));
+        }
+        Launch::Remote { url, credential } => {
+            lines.push(format!("  reaches: {url}"));
+            lines.extend(
+                credential.as_ref().map(|known| {
+                    format!("  sends: the header `{}` with the secret in ${}", known.header, known.variable)
+                }),
+            );
+        }
+    }
+    lines.join("\n")
+}
+
+fn asks(variable: &Variable) -> String {
+    let mut words = vec![if variable.required { "requires" } else { "may use" }.to_owned()];
+    words.push(format!("${}", variable.name));
+    if variable.secret {
+        words.push("(a secret)".to_owned());
+    }
+    let about = if variable.description.is_empty() { String::new() } else { format!(": {}", variable.description) };
+    let expected = variable.expected.as_ref().map(|value| format!("; its publisher wants `{value}`"));
+    let is_set = std::env::var_os(&variable.name).is_some();
+    let missing = if variable.required && !is_set { "; it is not set here" } else { "" };
+    format!("  {}{about}{}{missing}", words.join(" "), expected.unwrap_or_default())
+}
+
+/// The document that an argument names.
+async fn document(args: &AddArgs) -> Result<String, Failure> {
+    let source = &args.source;
+    if source.starts_with("https://") || source.starts_with("http://") {
+        return fetched(source, args.private).await;
+    }
+    let path = Path::new(source);
+    if path.is_file() || source.ends_with(".json") {
+        return read_text_bounded(path, MAX_DOCUMENT_BYTES as u64)
+            .map_err(|error| wrong(format!("`{}` cannot be read: {error}", path.display())));
+    }
+    let (name, version) = source.split_once('@').unwrap_or((source, "latest"));
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+'));
+    match name.split_once('/') {
+        Some((space, short)) if is_plain(space) && is_plain(short) && is_plain(version) => {
+            let base = args.registry.trim_end_matches('/');
+            let url = format!("{base}/v0.1/servers/{space}%2F{short}/versions/{version}");
+            fetched(&url, args.private).await
+        }
+        _ => {
+            let message =
+                format!("`{}` is neither a name in a registry, nor an address, nor a file", printable(source));
+            let help = "such as `io.github.user/weather`, `https://example.com/server.json` or `server.json`";
+            Err(Diagnostic::error("invalid-source", message).help(help).into())
+        }
+    }
+}
+
+async fn fetched(url: &str, private: bool) -> Result<String, Failure> {
+    let read = opcell::published::fetch(url, private).await;
+    read.map_err(|why| wrong(format!("`{}` cannot be read: {why}", one_line(url, 200))))
+}
