@@ -221,7 +221,7 @@ impl Simulation {
                     self.operator.signal(run, &name, Value::from("now"), None).await?;
                 }
                 Question::Doubt { effect, .. } if calm.elapsed() > CALM => {
-                    let task = state.effect(effect, false).map(|effect| effect.task);
+                    let task = state.effect(effect, None).map(|effect| effect.task);
                     let key = task.and_then(|task| world::key(&task)).context("an effect in doubt without a key")?;
                     let looks = self.planted != Some(Planted::BlindRetry);
                     let answer = if looks && self.world.witness.has_done(&key) { Answer::Skip } else { Answer::Retry };

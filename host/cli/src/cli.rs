@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run is suspended.
 
 mod approve;
+mod audit;
 mod bench;
 mod chat;
 mod check;
@@ -270,9 +271,8 @@ impl From<RunError> for Failure {
                 found.help(format!("to stop the run: opcell runs cancel {run}")).into()
             }
             RunError::Journal(ref refused) => match refused.as_ref() {
-                JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } | JournalError::Storage(_) => {
-                    Self::Other(error.into())
-                }
+                JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } => Self::Other(error.into()),
+                JournalError::Storage(_) => Self::Other(anyhow::anyhow!("{}: {refused}", refused.kind())),
                 // Without the words that the run stopped: mostly none was under way.
                 refused => Diagnostic::error(refused.kind(), refused.to_string()).into(),
             },
@@ -354,22 +354,24 @@ pub fn main() -> ExitCode {
     let outcome = opcell::host::runtime()
         .map_err(Failure::from)
         .and_then(|runtime| to_the_end(runtime, dispatch(&cli, &terminal), MAX_SHUTDOWN));
-    match outcome {
-        Ok(Exit::Done) => ExitCode::SUCCESS,
-        Ok(Exit::RunFailed) => ExitCode::from(1),
-        Ok(Exit::InputWrong) => ExitCode::from(2),
-        Ok(Exit::Waiting) => ExitCode::from(3),
+    let code = match outcome {
+        Ok(Exit::Done) => 0,
+        Ok(Exit::RunFailed) => 1,
+        Ok(Exit::InputWrong) => 2,
+        Ok(Exit::Waiting) => 3,
         Err(Failure::Input(rejected)) => {
             terminal.rejected(&rejected);
-            ExitCode::from(2)
+            2
         }
         // A reader that has seen enough (`opcell … | head`) is not worth a message.
-        Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::from(1),
+        Err(Failure::Other(error)) if is_broken_pipe(&error) => 1,
         Err(Failure::Other(error)) => {
             terminal.failure(&error);
-            ExitCode::from(1)
+            1
         }
-    }
+    };
+    audit::note(code);
+    ExitCode::from(code)
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -40,8 +40,78 @@ pub struct Node {
     pub shape: Shape,
     /// The number of times the run entered it; absent without a run.
     pub visits: Option<u32>,
-    /// `true` if the run ended here with a failure.
-    pub failed: bool,
+    /// The state of the step in the run.
+    pub mark: Mark,
+}
+
+/// The state of a step in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// The run has not reached it, or there is no run.
+    Plain,
+    /// It ended.
+    Done,
+    /// It is being executed.
+    Running,
+    /// It waits: for a person, a signal or a timer.
+    Waiting,
+    /// Its guard was false.
+    Skipped,
+    /// The run ended here with a failure.
+    Failed,
+}
+
+impl Mark {
+    /// The word that a picture shows, so that colour is not the only difference.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Done => None,
+            Self::Running => Some("running"),
+            Self::Waiting => Some("waiting"),
+            Self::Skipped => Some("skipped"),
+            Self::Failed => Some("failed"),
+        }
+    }
+
+    /// The colours and the line.
+    fn tone(self) -> &'static Tone {
+        let index = match self {
+            Self::Plain => 0,
+            Self::Done => 1,
+            Self::Running => 2,
+            Self::Waiting => 3,
+            Self::Skipped => 4,
+            Self::Failed => 5,
+        };
+        TONES.get(index).unwrap_or(&TONES[0])
+    }
+}
+
+/// The colours of a [`Mark`] as `0xrrggbb`, on light and on dark ground.
+#[derive(Debug, PartialEq, Eq)]
+struct Tone {
+    /// The name of its class.
+    name: &'static str,
+    line: u32,
+    fill: u32,
+    dark_line: u32,
+    dark_fill: u32,
+    /// Lengths of dashes and gaps; empty for a whole line.
+    dashes: &'static str,
+}
+
+/// In the order of [`Mark::tone`]. No two have one line colour: the canvas recognizes them by it.
+const TONES: [Tone; 6] = [
+    tone("plain", (0x57_65_75, 0xff_ff_ff), (0x8b_96_a5, 0x1d_21_27), ""),
+    tone("done", (0x1a_7f_37, 0xdc_f5_e3), (0x3f_b9_50, 0x12_30_1c), ""),
+    tone("running", (0x0b_57_d0, 0xdb_e8_fd), (0x8a_b4_f8, 0x14_27_4a), ""),
+    tone("waiting", (0x8a_53_00, 0xff_f0_d0), (0xfd_bb_4b, 0x3a_2a_0c), "6 3"),
+    tone("skipped", (0x6b_77_86, 0xf0_f1_f3), (0x7c_87_95, 0x23_27_2e), "2 3"),
+    tone("failed", (0xcf_22_2e, 0xff_e1_df), (0xf2_87_7f, 0x3f_17_13), ""),
+];
+
+const fn tone(name: &'static str, light: (u32, u32), dark: (u32, u32), dashes: &'static str) -> Tone {
+    Tone { name, line: light.0, fill: light.1, dark_line: dark.0, dark_fill: dark.1, dashes }
 }
 
 /// The outline of a step, by its form.
@@ -105,7 +175,7 @@ impl Drawing {
                 .collect(),
             shape: shape(&step.form),
             visits: path.map(|path| path.visits(index)),
-            failed: path.is_some_and(|path| path.failed == Some(index)),
+            mark: path.map_or(Mark::Plain, |path| path.mark(index)),
         };
         let mut edges = Edges { workflow, after: continuations(workflow), found: Vec::new() };
         for (index, step) in workflow.steps.iter().enumerate() {

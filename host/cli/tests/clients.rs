@@ -22,6 +22,9 @@ const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-cli
 /// A generator of types in TypeScript, the client that uses them, and the compiler that checks both, from npm.
 const TYPESCRIPT: [&str; 3] = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3"];
 
+/// What looks for barriers on pages, from npm.
+const AXE: [&str; 1] = ["axe-core@4.14.1"];
+
 /// A linter of descriptions of APIs, from npm.
 const LINTER: &str = "@redocly/cli@2.77.0";
 
@@ -74,31 +77,31 @@ fn installed(packages: &[&str]) -> Option<PathBuf> {
     Some(bin)
 }
 
-/// The folder of the packages from npm, made once; `None`, after a line on stderr, where they cannot be had.
-fn packages() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients-typescript");
+/// A folder with packages from npm, made once; `None`, after a line on stderr, where they cannot be had.
+fn packages(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
     // One test at a time: each would remove what the other installs.
     let lock = fs::File::create(folder.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     let complete = folder.join("complete");
-    if fs::read_to_string(&complete).unwrap_or_default() == TYPESCRIPT.join(" ") {
+    if fs::read_to_string(&complete).unwrap_or_default() == packages.join(" ") {
         return Some(folder);
     }
     // A package of its own: npm would install into the next one above.
     fs::write(folder.join("package.json"), r#"{"name": "clients", "private": true, "type": "module"}"#).unwrap();
     let mut npm = Command::new("npm");
-    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).args(TYPESCRIPT).current_dir(&folder);
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts"]).args(packages).current_dir(&folder);
     let failed = match npm.output() {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(said(&output)),
         Err(error) => Some(error.to_string()),
     };
     if let Some(error) = failed {
-        eprintln!("SKIPPED: {} could not be installed from npm: {error}", TYPESCRIPT.join(" and "));
+        eprintln!("SKIPPED: {} could not be installed from npm: {error}", packages.join(" and "));
         return None;
     }
-    fs::write(complete, TYPESCRIPT.join(" ")).unwrap();
+    fs::write(complete, packages.join(" ")).unwrap();
     Some(folder)
 }
 
@@ -243,6 +246,7 @@ fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
 fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
     let Some(bin) = programs() else { return };
     let Some(browser) = browser() else { return };
+    let Some(axe) = packages("clients-axe", &AXE) else { return };
     let folder = project();
     let many = "inputs: { items: { type: array } }\nsteps:\n  - { id: each, type: transform, operation: filter, where: $item.ok, \
                 each: $inputs.items, inputs: { items: { type: array, value: [] } }, outputs: { items: { type: array } } }\n";
@@ -256,6 +260,7 @@ fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
         .arg(script)
         .arg(browser)
         .arg(format!("http://{}", server.address))
+        .arg(axe.join("node_modules/axe-core/axe.min.js"))
         .current_dir(folder.path())
         .env("HOME", folder.path())
         .output()
@@ -289,7 +294,7 @@ fn a_typescript_client_that_is_generated_from_the_description_starts_approves_an
     let folder = project();
     let server = Server::start(folder.path());
     let (_, _, description) = server.send("GET", "/openapi.json", &[], "");
-    let Some(packages) = packages() else { return };
+    let Some(packages) = packages("clients-typescript", &TYPESCRIPT) else { return };
     // Beside the packages, where their programs find each other; no other test uses these files.
     let sources = packages.join("sources");
     fs::create_dir_all(&sources).unwrap();

@@ -520,8 +520,10 @@ fn tenants_that_are_not_apart_are_refused() {
 #[test]
 fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_chosen() {
     let ask = |folder: &Path, arguments: &[&str], requests: &[Value]| -> Vec<Value> {
-        let mut child =
-            opcell(folder).arg("mcp").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let log = fs::File::create(folder.join("mcp.log")).unwrap();
+        let mut command = opcell(folder);
+        command.arg("mcp").args(arguments).args(["--log-level", "info", "--log-format", "json"]).stderr(log);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -559,7 +561,14 @@ fn an_mcp_client_finds_no_tools_in_an_empty_folder_and_workflows_where_they_are_
     assert_eq!(names, ["opcell_run", "run_greet"]);
     assert_eq!(answers[2]["content"][0]["text"], "Ada", "{}", answers[2]);
     assert_eq!(answers[2]["structuredContent"]["status"], "completed");
-    assert!(answers[2]["_meta"]["opcell/run"].is_string());
+    let run = answers[2]["_meta"]["opcell/run"].as_str().unwrap();
+    // Who called which tool, and the run that it made, is in the audit log.
+    let log = fs::read_to_string(folder.path().join("mcp.log")).unwrap();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let called: Vec<Value> = lines.filter(|line| line["target"] == "opcell::audit").collect();
+    assert_eq!(called.len(), 1, "{log}");
+    let said = ["caller", "address", "tool", "outcome", "run"].map(|key| called[0][key].as_str().unwrap());
+    assert_eq!(said, ["mcp", "stdio", "run_greet", "ok", run], "{log}");
 }
 
 #[test]
@@ -625,7 +634,7 @@ fn whatever_changes_something_is_in_the_audit_log_with_its_answer() {
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     let audited: Vec<(&str, u64)> = lines
         .iter()
-        .filter(|line| line["target"] == "opcell::audit")
+        .filter(|line| line["target"] == "opcell::audit" && line["address"] != "command")
         .map(|line| {
             assert_eq!((&line["caller"], &line["address"]), (&json!("local"), &json!("127.0.0.1")), "{line}");
             (line["path"].as_str().unwrap(), line["status"].as_u64().unwrap())
@@ -634,4 +643,19 @@ fn whatever_changes_something_is_in_the_audit_log_with_its_answer() {
     let expected =
         [("/v1/default/runs", 201), ("/t/default/runs/r1/answer", 303), ("/v1/default/runs/none/cancel", 404)];
     assert_eq!(audited, expected, "{log}");
+    // So are commands that may change something, without their values; not those that only look.
+    let said = |arguments: &[&str]| {
+        let logged = ["--log-format", "json", "--log-level", "info"];
+        let output = opcell(folder.path()).args(arguments).args(logged).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let audited: Vec<Value> = lines.filter(|line| line["target"] == "opcell::audit").collect();
+        assert!(!text.contains("a secret"), "{text}");
+        audited
+            .iter()
+            .map(|line| format!("{} {} {}", line["command"], line["subject"], line["code"]))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(said(&["runs", "cancel", "none", "--reason", "a secret"]), [r#""runs cancel" "none" 2"#]);
+    assert_eq!(said(&["runs", "list"]), [""; 0]);
 }

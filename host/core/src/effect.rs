@@ -5,7 +5,7 @@ use crate::{
     decide::structured_spec,
     event::Request,
     failure::{Effects, Failure},
-    id::{EffectId, FrameId},
+    id::{EffectId, FrameId, Timestamp},
     offer,
     receipt::{Provider, Receipt},
     state::{Body, Phase, State},
@@ -79,13 +79,14 @@ pub enum Task {
 }
 
 impl State {
-    /// An effect that is wanted, ready to be performed. `resumed`: timers go on instead of starting over.
+    /// An effect that is wanted, ready to be performed. `taken_over`: the moment at which a driver takes it over from
+    /// another one. Its timers continue from when they were asked for instead of starting again.
     #[must_use]
-    pub fn effect(&self, id: EffectId, resumed: bool) -> Option<Effect> {
+    pub fn effect(&self, id: EffectId, taken_over: Option<Timestamp>) -> Option<Effect> {
         let pending = self.effects.get(&id)?;
         let (_, step) = self.step_of(pending.frame)?;
         let context = self.context(pending.frame, step, id, &pending.request)?;
-        let left = |ms: f64| if resumed { (ms - self.now.ms_since(pending.at)).max(0.0) } else { ms };
+        let left = |ms: f64| taken_over.map_or(ms, |now| (ms - now.ms_since(pending.at)).max(0.0).min(ms));
         let mut timeout_ms = self.time_left(pending.frame, step);
         let task = match &pending.request {
             Request::Invoke { arguments } => match &step.form {

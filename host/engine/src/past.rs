@@ -12,7 +12,7 @@ use opcell_core::{
     large::{LargeValues, ReadLimits},
     retry::RetryPoints,
 };
-use opcell_journal::{NewRun, RunEntry, RunId, RunQuery, RunState, StatusTally};
+use opcell_journal::{Driver, NewRun, RunEntry, RunId, RunQuery, RunState, StatusTally};
 use opcell_types::NewRunId;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -62,6 +62,14 @@ impl Engine {
     /// The journal's.
     pub async fn runs_by_status(&self) -> Result<BTreeMap<String, StatusTally>, RunError> {
         Ok(self.journal.tally(self.ports.timer.now().0).await?)
+    }
+
+    /// Living processes that have the journal open, the busiest first.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub async fn drivers(&self) -> Result<Vec<Driver>, RunError> {
+        Ok(self.journal.drivers().await?)
     }
 
     /// Up to `limit` runnable runs without a driver, the one that has waited longest first.

@@ -277,7 +277,7 @@ impl Driver {
             if !self.ownership.is_held() {
                 return Err(self.lease_lost());
             }
-            self.start_effects(&mut in_flight, resumed);
+            self.start_effects(&mut in_flight, resumed.then(|| self.ports.timer.now()));
             resumed = false;
             if in_flight.is_empty() && self.state.status() == Status::Suspended {
                 // The time for an answer may have passed while the run had no driver.
@@ -413,19 +413,19 @@ impl Driver {
         Ok(())
     }
 
-    fn start_effects(&mut self, in_flight: &mut InFlight, resumed: bool) {
+    fn start_effects(&mut self, in_flight: &mut InFlight, taken_over: Option<Timestamp>) {
         let next = in_flight.next();
         // Those that were held back until someone answered; a driver that has just begun starts them with all others.
         let again: Vec<EffectId> = std::mem::take(&mut self.again).into_iter().filter(|id| *id < next).collect();
         let wanted = |id: &EffectId| self.state.wanted(*id).next() == Some(*id);
-        let again = again.into_iter().filter(wanted).filter_map(|id| Some((id, self.work(id, resumed)?)));
+        let again = again.into_iter().filter(wanted).filter_map(|id| Some((id, self.work(id, taken_over)?)));
         in_flight.start(again);
-        in_flight.start(self.state.wanted(next).filter_map(|id| Some((id, self.work(id, resumed)?))));
+        in_flight.start(self.state.wanted(next).filter_map(|id| Some((id, self.work(id, taken_over)?))));
     }
 
     /// Returns the future that performs an effect.
-    fn work(&self, id: EffectId, resumed: bool) -> Option<Work> {
-        let effect = self.state.effect(id, resumed)?;
+    fn work(&self, id: EffectId, taken_over: Option<Timestamp>) -> Option<Work> {
+        let effect = self.state.effect(id, taken_over)?;
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
         // The most frequent one is the shortest.
         let effect = match effect {

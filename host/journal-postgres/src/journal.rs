@@ -15,8 +15,8 @@ use crate::{
 use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
-    Append, Cut, Damage, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record, Retention,
-    RunEntry, RunId, RunQuery, RunState, SharedVersions, Snapshot, StatusTally, tally,
+    Append, Cut, Damage, Driver, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record,
+    Retention, RunEntry, RunId, RunQuery, RunState, SharedVersions, Snapshot, StatusTally, tally,
 };
 use std::{
     collections::BTreeMap,
@@ -392,18 +392,21 @@ impl Journal for PostgresJournal {
             WHERE ($1::text IS NULL OR (r.created_at, r.run) < (SELECT b.created_at, b.run FROM {s}.runs b WHERE b.run = $1))
               AND ($2::text IS NULL OR starts_with(r.run, $2)) AND ($3::text IS NULL OR r.workflow = $3)
               AND ($4::text IS NULL OR r.status = $4)
-            ORDER BY r.created_at DESC, r.run DESC LIMIT $5";
+              AND ($5::bigint IS NULL OR r.created_at >= $5) AND ($6::bigint IS NULL OR r.created_at < $6)
+            ORDER BY r.created_at DESC, r.run DESC LIMIT $7";
         loop {
             let left = query.limit - found.len();
             if left == 0 {
                 return Ok(found);
             }
             let most = left.clamp(100, 10_000);
-            let values: [(&(dyn ToSql + Sync), Type); 5] = [
+            let values: [(&(dyn ToSql + Sync), Type); 7] = [
                 (&before.as_deref(), Type::TEXT),
                 (&query.prefix.as_deref(), Type::TEXT),
                 (&query.workflow.as_deref(), Type::TEXT),
                 (&query.stored_status(), Type::TEXT),
+                (&query.since, Type::INT8),
+                (&query.until, Type::INT8),
                 (&i64::try_from(most).unwrap_or(i64::MAX), Type::INT8),
             ];
             let rows = self.query_again(sql, &values).await?;
@@ -415,6 +418,19 @@ impl Journal for PostgresJournal {
                 return Ok(found);
             }
         }
+    }
+
+    async fn drivers(&self) -> Result<Vec<Driver>, JournalError> {
+        let sql = "SELECT o.owner, count(r.run) FROM {s}.owners o
+            LEFT JOIN {s}.runs r ON r.owner = o.owner AND NOT r.ended
+            WHERE o.alive_until > clock_timestamp() GROUP BY o.owner ORDER BY 2 DESC, 1";
+        let own = self.lease.owner();
+        let rows = self.query_again(sql, &[]).await?;
+        let driver = |row: &Row| -> Result<Driver, ServerError> {
+            let owner: String = row.try_get(0)?;
+            Ok(Driver { is_this: *owner == *own, name: owner.into(), runs: unsigned(row, 1)? })
+        };
+        Ok(rows.iter().map(driver).collect::<Result<_, _>>()?)
     }
 
     async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {

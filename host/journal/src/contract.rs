@@ -146,6 +146,25 @@ pub async fn deleting_never_touches_a_run_that_has_not_ended(journal: Arc<dyn Jo
     assert_eq!(left, [RunId::from("kept"), "live".into()]);
 }
 
+/// A process is listed with the number of runs that it drives, under the name that the runs have.
+pub async fn the_process_that_drives_runs_is_named_with_their_number(journal: Arc<dyn Journal>) {
+    let own = async || -> u64 {
+        let drivers = journal.drivers().await.unwrap();
+        assert!(drivers.iter().filter(|driver| driver.is_this).count() <= 1, "{drivers:?}");
+        drivers.iter().filter(|driver| driver.is_this).map(|driver| driver.runs).sum()
+    };
+    assert_eq!(own().await, 0);
+    let (first, second) = (RunId::from("first"), RunId::from("second"));
+    let fence = journal.create(NewRun::empty(&first, "w", 1)).await.unwrap();
+    let _second = journal.create(NewRun::empty(&second, "w", 2)).await.unwrap();
+    assert_eq!(own().await, 2);
+    let drivers = journal.drivers().await.unwrap();
+    let named = drivers.iter().find(|driver| driver.is_this).map(|driver| driver.name.clone());
+    assert_eq!(journal.runs().await.unwrap()[0].driver, named);
+    journal.release(&first, fence).await.unwrap();
+    assert_eq!(own().await, 1);
+}
+
 /// Runs are listed a page at a time, and counted by their status.
 pub async fn runs_are_listed_a_page_at_a_time_and_counted_by_status(journal: Arc<dyn Journal>) {
     for (at, name) in ["cron:a:1", "hook:b", "cron:a:2", "cron:b:1", "cron:a:3"].into_iter().enumerate() {
@@ -173,6 +192,9 @@ pub async fn runs_are_listed_a_page_at_a_time_and_counted_by_status(journal: Arc
     // What no one has begun, or no one drives, follows from the time and the driver.
     assert_eq!(asked(status("pending")).await, ["cron:a:3"]);
     assert_eq!(asked(status("none")).await, Vec::<String>::new());
+    assert_eq!(asked(RunQuery { since: Some(1), until: Some(3), ..RunQuery::default() }).await, all[2..4]);
+    let odd = Some("odd".into());
+    assert_eq!(asked(RunQuery { since: Some(2), workflow: odd, limit: 2, ..RunQuery::default() }).await, ["cron:b:1"]);
     let unknown = journal.page(RunQuery { before: Some("none".into()), ..RunQuery::default() }).await.unwrap_err();
     assert!(matches!(unknown, JournalError::UnknownRun(_)), "{unknown}");
     let counts = journal.tally(10).await.unwrap();
@@ -281,6 +303,7 @@ macro_rules! contract {
             retention_never_touches_a_run_that_has_not_ended,
             deleting_never_touches_a_run_that_has_not_ended,
             runs_are_listed_a_page_at_a_time_and_counted_by_status,
+            the_process_that_drives_runs_is_named_with_their_number,
             many_writers_at_once_lose_nothing,
             a_run_is_made_with_its_first_records_or_not_at_all,
             runs_that_could_go_on_are_those_that_are_due_or_have_letters_and_no_owner,

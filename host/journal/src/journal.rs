@@ -2,12 +2,12 @@
 
 use crate::{
     ownership::Ownership,
-    query::{RunQuery, StatusTally, tally},
+    query::{Driver, RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState, StoredValue},
     versions::SharedVersions,
 };
 use async_trait::async_trait;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// A run to make, with its first records: all of it or nothing.
 #[derive(Debug, Clone)]
@@ -138,6 +138,12 @@ pub(crate) fn shown(owner: &str) -> String {
         Some((pid, _)) if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),
         _ => owner.to_owned(),
     }
+}
+
+/// Drivers in the order of lists.
+pub(crate) fn busiest_first(mut drivers: Vec<Driver>) -> Vec<Driver> {
+    drivers.sort_by(|a, b| b.runs.cmp(&a.runs).then_with(|| a.name.cmp(&b.name)));
+    drivers
 }
 
 /// A sentence about the process that drives a run.
@@ -332,7 +338,27 @@ fn causes(error: &(dyn std::error::Error + Send + Sync + 'static)) -> String {
     format!("{text}{help}")
 }
 
+/// A failure of the storage, and the place of the store.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}")]
+struct Placed {
+    place: String,
+    #[source]
+    cause: Arc<dyn std::error::Error + Send + Sync>,
+}
+
 impl JournalError {
+    /// The same, with the file of the store where the storage failed.
+    pub(crate) fn at(self, place: &Path) -> Self {
+        let place = place.display().to_string();
+        match self {
+            Self::Storage(cause) if !cause.to_string().contains(&place) => {
+                Self::Storage(Arc::new(Placed { place, cause }))
+            }
+            other => other,
+        }
+    }
+
     /// Returns `true` if the storage failed; otherwise it works, and refused what was asked.
     #[must_use]
     pub fn is_of_storage(&self) -> bool {
@@ -481,6 +507,20 @@ pub trait Journal: Send + Sync {
         Ok(tally(self.runs().await?.iter().map(|run| (run, 1)), now))
     }
 
+    /// Living processes that have the journal open, those that drive no run included, the busiest first. A journal
+    /// that cannot do better names those that drive runs.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn drivers(&self) -> Result<Vec<Driver>, JournalError> {
+        let mut drivers: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for run in self.runs().await?.into_iter().filter(|run| run.driven && !run.state.ended) {
+            *drivers.entry(run.driver.unwrap_or_else(|| THIS_PROCESS.into())).or_default() += 1;
+        }
+        let drivers = drivers.into_iter().map(|(name, runs)| Driver { is_this: *name == *THIS_PROCESS, name, runs });
+        Ok(busiest_first(drivers.collect()))
+    }
+
     /// Returns up to `limit` runs without a driver that could continue: those that are due, and those with messages in
     /// their inbox. The one that has waited longest comes first.
     ///
@@ -610,6 +650,15 @@ mod tests {
             "the journal's storage failed: the transaction could not be committed: database or disk is full; free \
              space: nothing that was recorded is lost, and runs continue from there"
         );
+        let number = std::io::Error::other("Error code 13: Insertion failed because database is full");
+        let said = JournalError::Storage(Arc::new(Inner(number))).at(Path::new("/data/runs.db")).to_string();
+        assert!(
+            said.starts_with("the journal's storage failed: /data/runs.db: database or disk is full; free"),
+            "{said}"
+        );
+        let named = JournalError::Storage(Arc::new(std::io::Error::other("/data/runs.db is a link")));
+        let said = named.at(Path::new("/data/runs.db")).to_string();
+        assert_eq!(said, "the journal's storage failed: /data/runs.db is a link");
         let plain = JournalError::Storage(Arc::new(std::io::Error::other("it is gone")));
         assert_eq!(plain.to_string(), "the journal's storage failed: it is gone");
     }

@@ -41,7 +41,7 @@ pub use journal::{
 };
 pub use memory::MemoryJournal;
 pub use ownership::Ownership;
-pub use query::{RunQuery, StatusTally, tally};
+pub use query::{Driver, RunQuery, StatusTally, tally};
 pub use record::{
     Fence, InboxMessage, LazyPayload, LazyRecords, Payload, Record, RunEntry, RunId, RunState, StoredValue,
 };

@@ -35,6 +35,18 @@ impl Owner {
         &self.name
     }
 
+    /// The names of the living processes that have the store open, this one among them.
+    pub(crate) fn living(&self) -> io::Result<Vec<String>> {
+        let mut living = Vec::new();
+        for file in fs::read_dir(&self.directory)? {
+            let name = file?.file_name().into_string().unwrap_or_default();
+            if name == self.name || self.is_alive(&name) {
+                living.push(name);
+            }
+        }
+        Ok(living)
+    }
+
     /// Returns `true` if another process has the store open.
     pub(crate) fn has_others(&self) -> io::Result<bool> {
         for file in fs::read_dir(&self.directory)? {

@@ -17,6 +17,10 @@ pub struct RunQuery {
     pub workflow: Option<Arc<str>>,
     /// Only runs with this [status](RunEntry::status).
     pub status: Option<Arc<str>>,
+    /// Only runs that were made at this moment or later, in microseconds since 1970.
+    pub since: Option<i64>,
+    /// Only runs that were made before this moment, in microseconds since 1970.
+    pub until: Option<i64>,
     /// The moment for which the status holds, in microseconds since 1970.
     pub now: i64,
     /// At most this many.
@@ -25,7 +29,16 @@ pub struct RunQuery {
 
 impl Default for RunQuery {
     fn default() -> Self {
-        Self { before: None, prefix: None, workflow: None, status: None, now: 0, limit: usize::MAX }
+        Self {
+            before: None,
+            prefix: None,
+            workflow: None,
+            status: None,
+            since: None,
+            until: None,
+            now: 0,
+            limit: usize::MAX,
+        }
     }
 }
 
@@ -36,6 +49,8 @@ impl RunQuery {
         self.prefix.as_deref().is_none_or(|prefix| run.run.starts_with(prefix))
             && self.workflow.as_deref().is_none_or(|workflow| *run.workflow == *workflow)
             && self.status.as_deref().is_none_or(|status| run.status(self.now) == status)
+            && self.since.is_none_or(|since| run.created_at >= since)
+            && self.until.is_none_or(|until| run.created_at < until)
     }
 
     /// The status as the journal keeps it, where that is what people use: the others depend on the time and the driver.
@@ -54,6 +69,17 @@ impl RunQuery {
         };
         Ok(runs.into_iter().skip(start).filter(|run| self.matches(run)).take(self.limit).collect())
     }
+}
+
+/// A process that has a journal open and may drive its runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Driver {
+    /// The name, as [`RunEntry::driver`] has it.
+    pub name: Arc<str>,
+    /// The number of runs that it drives.
+    pub runs: u64,
+    /// `true` for the process that asks.
+    pub is_this: bool,
 }
 
 /// The runs of one [status](RunEntry::status).

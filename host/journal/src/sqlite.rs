@@ -12,9 +12,11 @@ pub use backup::{BackupError, backup, restore};
 
 use crate::{
     checkpoint::Checkpoints,
-    journal::{Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, shown},
+    journal::{
+        Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, busiest_first, shown,
+    },
     owner::Owner,
-    query::{RunQuery, StatusTally, tally},
+    query::{Driver, RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, Record, RunEntry, RunId, RunState},
     writer::{Writer, storage},
 };
@@ -77,13 +79,17 @@ impl SqliteJournal {
     /// [`JournalError::Locked`], or the storage's.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let path = path.into();
+        Self::open_at(path.clone()).map_err(|error| error.at(&path))
+    }
+
+    fn open_at(path: PathBuf) -> Result<Self, JournalError> {
         let connection = schema::open(&path)?;
         let [reader, lists] = [schema::connect(&path)?, schema::connect(&path)?].map(|one| Arc::new(Mutex::new(one)));
         let owner = Owner::new(&path).map_err(storage)?;
         let again = path.clone();
         let checkpoints =
             Checkpoints::new(&connection, Box::new(move || schema::connect(&again).ok())).map_err(storage)?;
-        let writer = Writer::start(connection, checkpoints).map_err(storage)?;
+        let writer = Writer::start(connection, checkpoints, &path).map_err(storage)?;
         let news = Arc::new(News::new(&path));
         let file = Arc::new((path.clone(), identity(&path)));
         Ok(Self { writer, reader, lists, owner: Arc::new(owner), rows: Arc::default(), file, news })
@@ -115,14 +121,14 @@ impl SqliteJournal {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        on(self.reader.clone(), read).await
+        on(self.reader.clone(), read).await.map_err(|error| error.at(&self.file.0))
     }
 
     async fn list_with<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, JournalError> + Send + 'static,
     ) -> Result<T, JournalError> {
-        on(self.lists.clone(), read).await
+        on(self.lists.clone(), read).await.map_err(|error| error.at(&self.file.0))
     }
 }
 
@@ -418,14 +424,17 @@ impl Journal for SqliteJournal {
                 .prepare_cached(
                     "SELECT run, workflow, status, ended, records, created_at, updated_at, owner, due, id FROM runs
                      WHERE id < ?1 AND (?2 IS NULL OR run >= ?2 AND run < ?2 || char(1114111))
-                       AND (?3 IS NULL OR workflow = ?3) AND (?4 IS NULL OR status = ?4) ORDER BY id DESC",
+                       AND (?3 IS NULL OR workflow = ?3) AND (?4 IS NULL OR status = ?4)
+                       AND (?5 IS NULL OR created_at >= ?5) AND (?6 IS NULL OR created_at < ?6) ORDER BY id DESC",
                 )
                 .map_err(storage)?;
             let wanted = params![
                 before.unwrap_or(i64::MAX),
                 query.prefix.as_deref(),
                 query.workflow.as_deref(),
-                query.stored_status()
+                query.stored_status(),
+                query.since,
+                query.until
             ];
             let mut rows = rows.query(wanted).map_err(storage)?;
             let mut found = Vec::new();
@@ -453,6 +462,26 @@ impl Journal for SqliteJournal {
             let kinds = query.query_map([now], |row| Ok((entry(row, &owner), unsigned(row, 10)?)));
             let kinds: Vec<_> = kinds.map_err(storage)?.collect::<Result<_, _>>().map_err(storage)?;
             Ok(tally(kinds.iter().map(|(run, count)| (run, *count)), now))
+        })
+        .await
+    }
+
+    async fn drivers(&self) -> Result<Vec<Driver>, JournalError> {
+        let owner = self.owner.clone();
+        self.list_with(move |connection| {
+            let mut query = connection
+                .prepare_cached("SELECT owner, count(*) FROM runs WHERE ended = 0 AND owner IS NOT NULL GROUP BY owner")
+                .map_err(storage)?;
+            let owned =
+                query.query_map([], |row| Ok((row.get::<_, String>(0)?, unsigned(row, 1)?))).map_err(storage)?;
+            let owned: BTreeMap<String, u64> = owned.collect::<Result<_, _>>().map_err(storage)?;
+            let living = owner.living().map_err(storage)?;
+            let drivers = living.into_iter().map(|name| Driver {
+                runs: owned.get(&name).copied().unwrap_or(0),
+                is_this: name == owner.name(),
+                name: shown(&name).into(),
+            });
+            Ok(busiest_first(drivers.collect()))
         })
         .await
     }

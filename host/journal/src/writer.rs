@@ -3,6 +3,7 @@
 use crate::{checkpoint::Checkpoints, journal::JournalError};
 use rusqlite::{Connection, ErrorCode};
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -40,6 +41,8 @@ struct Done {
 pub(crate) struct Writer {
     jobs: mpsc::Sender<Job>,
     expected_batch: Arc<AtomicUsize>,
+    /// The file of the store.
+    place: Arc<Path>,
 }
 
 pub(crate) fn storage(error: impl std::error::Error + Send + Sync + 'static) -> JournalError {
@@ -63,13 +66,14 @@ fn failed(error: CommitError) -> JournalError {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, mut checkpoints: Checkpoints) -> std::io::Result<Self> {
+    /// Writes through a connection to the store at `place`.
+    pub(crate) fn start(connection: Connection, mut checkpoints: Checkpoints, place: &Path) -> std::io::Result<Self> {
         let (jobs, inbox) = mpsc::channel();
         let expected_batch = Arc::new(AtomicUsize::new(1));
         let last = Arc::clone(&expected_batch);
         let work = move || work(&connection, &inbox, &last, &mut checkpoints);
         thread::Builder::new().name("opcell-journal".to_owned()).spawn(work)?;
-        Ok(Self { jobs, expected_batch })
+        Ok(Self { jobs, expected_batch, place: place.into() })
     }
 
     /// Returns the number of jobs that shared the last transaction, and so are likely to share the next.
@@ -113,7 +117,7 @@ impl Writer {
             Done { finish, spoils }
         });
         self.jobs.send(job).map_err(|_| storage(WriterGone))?;
-        receiver.await.map_err(|_| storage(WriterGone))?
+        receiver.await.map_err(|_| storage(WriterGone))?.map_err(|error| error.at(&self.place))
     }
 }
 
@@ -193,7 +197,7 @@ mod tests {
         let connection = Connection::open(folder.path().join("a.db")).unwrap();
         connection.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE numbers (n INTEGER)").unwrap();
         let checkpoints = Checkpoints::new(&connection, Box::new(|| None)).unwrap();
-        let writer = Writer::start(connection, checkpoints).unwrap();
+        let writer = Writer::start(connection, checkpoints, Path::new("runs.db")).unwrap();
         let put = |connection: &Connection, n: i64| {
             connection.execute("INSERT INTO numbers VALUES (?1)", [n]).map(drop).map_err(storage)
         };

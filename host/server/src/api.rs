@@ -49,6 +49,7 @@ pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
 pub(crate) use export::{ExportParams, exported, pieces};
 pub(crate) use input::send as answer_input;
+pub(crate) use query::moment_of;
 pub use root::Document;
 pub(crate) use runs::{PARK, Start, begin, encoded, may_share, run_graph, run_name};
 pub(crate) use send::{GrantBody, answer, answer_calls, grant, own, write_grant};

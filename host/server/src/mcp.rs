@@ -6,6 +6,7 @@
 //! has forms is asked what the run asks. A skill is a resource, and listed with its files.
 
 mod asked;
+mod audit;
 mod caller;
 mod changes;
 mod gateway;
@@ -231,6 +232,54 @@ fn cursor(last: &str) -> String {
     URL_SAFE_NO_PAD.encode(format!("{CURSOR}{last}"))
 }
 
+impl McpServer {
+    /// The answer to a call of a tool.
+    async fn called(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let listed = self.tools().await;
+        let mut request = request;
+        if let Listed::Gateway(Face::Search, offered) = &listed {
+            let arguments = request.arguments.take().unwrap_or_default();
+            match &*request.name {
+                gateway::SEARCH => return Ok(offered.search(&Value::from(Json::Object(arguments))).into()),
+                gateway::DESCRIBE => return Ok(offered.describe(&Value::from(Json::Object(arguments))).into()),
+                gateway::CALL => {
+                    let mut arguments = arguments;
+                    let name = match arguments.remove("name") {
+                        Some(Json::String(name)) => name,
+                        _ => return Err(ErrorData::invalid_params("`name` must be a text", None)),
+                    };
+                    request.arguments = match arguments.remove("arguments") {
+                        None | Some(Json::Null) => None,
+                        Some(Json::Object(arguments)) => Some(arguments),
+                        Some(_) => return Err(ErrorData::invalid_params("`arguments` must be an object", None)),
+                    };
+                    request.name = name.into();
+                }
+                _ => request.arguments = Some(arguments),
+            }
+        }
+        let arguments = Value::from(Json::Object(request.arguments.unwrap_or_default()));
+        let result = match listed.list().target(&request.name) {
+            Some(Target::Operation(id)) => self.invoke(&id, arguments, context).await.into(),
+            Some(Target::Workflow(name)) => match request.request_state {
+                Some(state) => {
+                    let responses = request.input_responses.unwrap_or_default();
+                    self.again(&name, &state, responses, context).await?
+                }
+                None => self.start(&name, arguments, context).await?,
+            },
+            Some(Target::Run) => self.look(&arguments, context).await.into(),
+            Some(Target::Remote(server, tool)) => self.call_server(&server, &tool, arguments, context).await.into(),
+            None => return Err(ErrorData::invalid_params(listed.unknown(&request.name), None)),
+        };
+        Ok(result)
+    }
+}
+
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -349,44 +398,10 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let listed = self.tools().await;
-        let mut request = request;
-        if let Listed::Gateway(Face::Search, offered) = &listed {
-            let arguments = request.arguments.take().unwrap_or_default();
-            match &*request.name {
-                gateway::SEARCH => return Ok(offered.search(&Value::from(Json::Object(arguments))).into()),
-                gateway::DESCRIBE => return Ok(offered.describe(&Value::from(Json::Object(arguments))).into()),
-                gateway::CALL => {
-                    let mut arguments = arguments;
-                    let name = match arguments.remove("name") {
-                        Some(Json::String(name)) => name,
-                        _ => return Err(ErrorData::invalid_params("`name` must be a text", None)),
-                    };
-                    request.arguments = match arguments.remove("arguments") {
-                        None | Some(Json::Null) => None,
-                        Some(Json::Object(arguments)) => Some(arguments),
-                        Some(_) => return Err(ErrorData::invalid_params("`arguments` must be an object", None)),
-                    };
-                    request.name = name.into();
-                }
-                _ => request.arguments = Some(arguments),
-            }
-        }
-        let arguments = Value::from(Json::Object(request.arguments.unwrap_or_default()));
-        let result = match listed.list().target(&request.name) {
-            Some(Target::Operation(id)) => self.invoke(&id, arguments, &context).await.into(),
-            Some(Target::Workflow(name)) => match request.request_state {
-                Some(state) => {
-                    let responses = request.input_responses.unwrap_or_default();
-                    self.again(&name, &state, responses, &context).await?
-                }
-                None => self.start(&name, arguments, &context).await?,
-            },
-            Some(Target::Run) => self.look(&arguments, &context).await.into(),
-            Some(Target::Remote(server, tool)) => self.call_server(&server, &tool, arguments, &context).await.into(),
-            None => return Err(ErrorData::invalid_params(listed.unknown(&request.name), None)),
-        };
-        Ok(result)
+        let call = audit::Call::of(&self.tenant.name, &request.name, &context);
+        let result = self.called(request, &context).await;
+        call.ended(&result);
+        result
     }
 
     async fn get_task(
@@ -402,7 +417,10 @@ impl ServerHandler for McpServer {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.task_answered(&request.task_id, request.input_responses, &context).await
+        let call = audit::Call::of(&self.tenant.name, "tasks/update", &context);
+        let result = self.task_answered(&request.task_id, request.input_responses, &context).await;
+        call.done(&request.task_id, result.as_ref().err());
+        result
     }
 
     async fn cancel_task(
@@ -410,7 +428,10 @@ impl ServerHandler for McpServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.task_cancelled(&request.task_id, &context).await
+        let call = audit::Call::of(&self.tenant.name, "tasks/cancel", &context);
+        let result = self.task_cancelled(&request.task_id, &context).await;
+        call.done(&request.task_id, result.as_ref().err());
+        result
     }
 
     async fn list_skills(

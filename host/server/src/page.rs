@@ -8,7 +8,9 @@ mod door;
 mod list;
 mod refusal;
 mod run;
+mod search;
 mod triggers;
+mod workers;
 mod workflows;
 
 use crate::{api::App, tenant::Tenant, threads};
@@ -41,6 +43,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))
         .route("/t/{tenant}/triggers", get(triggers::triggers))
+        .route("/t/{tenant}/workers", get(workers::workers))
         .route("/t/{tenant}/workflows", get(workflows::list))
         .route("/t/{tenant}/workflows/{workflow}", get(workflows::show))
         .route("/t/{tenant}/workflows/{workflow}/graph.svg", get(workflows::graph))
@@ -132,10 +135,11 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                     a.home href="/" { "Opcell" }
                     @if let Some(tenant) = tenant {
                         nav aria-label="Tenant" {
-                            @if tenant != Tenant::DEFAULT { b { (tenant) } }
+                            @if tenant != Tenant::DEFAULT || visitor.is_some_and(Visitor::reaches_several) { b { (tenant) } }
                             a href=(place(tenant, "")) { "Runs" }
                             a href=(place(tenant, "/workflows")) { "Workflows" }
                             a href=(place(tenant, "/triggers")) { "Triggers" }
+                            a href=(place(tenant, "/workers")) { "Workers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
                         }
                     }
@@ -179,7 +183,7 @@ const TREE_BYTES: u64 = 1 << 20;
 
 fn value(of: &Value) -> Markup {
     let bytes = of.measure().bytes();
-    html! { pre { @match of.as_str() {
+    html! { pre tabindex="0" { @match of.as_str() {
         Some(text) => (cut(text)),
         // As a tree, which line breaks need, a value takes many times as much as its text.
         None if bytes > TREE_BYTES => { (of.json_prefix(TEXT)) "… (" (bytes) " bytes)" }
@@ -201,8 +205,8 @@ fn brief(of: &Value, whole: &str) -> Markup {
         None => of.json_prefix((BRIEF + 1) * 4),
     };
     html! { @match text.char_indices().nth(BRIEF) {
-        Some((end, _)) => { pre { (text.get(..end).unwrap_or_default()) "…" } p { a href=(whole) { "All of it" } } }
-        None => { pre { (text) } }
+        Some((end, _)) => { pre tabindex="0" { (text.get(..end).unwrap_or_default()) "…" } p { a href=(whole) { "All of it" } } }
+        None => { pre tabindex="0" { (text) } }
     } }
 }
 

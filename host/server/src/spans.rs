@@ -3,7 +3,9 @@
 //!
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 
+use opcell_engine::Program;
 use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp};
+use opcell_ir::ir::{Form, Judge};
 use opcell_types::{Outcome, Value};
 use std::{collections::HashMap, sync::Arc};
 
@@ -56,8 +58,10 @@ pub(crate) const ANY_MODEL: &str = "model";
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Span {
-    /// Number of the event that began it; unique in its run.
+    /// Number of the event that began it.
     pub seq: u64,
+    /// Its position among the spans that began with this event, from 0.
+    pub place: usize,
     /// Index of the span around it; absent: the whole run.
     pub parent: Option<usize>,
     /// The number of spans around it.
@@ -84,6 +88,16 @@ pub struct Span {
     pub receipt_at: Option<u64>,
     /// The call that it is, by the name that requests of the call give as their parent.
     pub(crate) call: Option<CallKey>,
+}
+
+impl Span {
+    /// The name of the span in its run: the number of its first event, and its place among those that began with it.
+    pub(crate) fn id(&self) -> String {
+        match self.place {
+            0 => self.seq.to_string(),
+            place => format!("{}.{place}", self.seq),
+        }
+    }
 }
 
 /// A call within its run: the end of its idempotency key, and its attempt.
@@ -154,7 +168,16 @@ pub(crate) struct Spans {
     effects: HashMap<EffectId, usize>,
     instances: HashMap<u32, usize>,
     /// Names of the tools that models called, by the model's name for the call and the frame of the session.
-    tools: HashMap<(usize, Arc<str>), String>,
+    tools: HashMap<(usize, Arc<str>), Asked>,
+    /// The run's own workflow.
+    program: Option<Arc<Program>>,
+}
+
+/// A call that a model asked for.
+struct Asked {
+    tool: String,
+    /// Number of the event that has the arguments.
+    seq: u64,
 }
 
 impl Spans {
@@ -180,8 +203,10 @@ impl Spans {
             return usize::MAX;
         }
         let depth = parent.and_then(|parent| self.all.get(parent)).map_or(0, |parent| parent.depth + 1);
+        let place = self.all.iter().rev().take_while(|before| before.seq == recorded.seq).count();
         self.all.push(Span {
             seq: recorded.seq,
+            place,
             parent,
             depth,
             kind,
@@ -230,10 +255,34 @@ impl Spans {
         String::new()
     }
 
-    /// Notes that an event brought what a span was given.
-    fn given(&mut self, index: usize, recorded: &Recorded) {
+    /// Notes the number of the event that brought what a span was given.
+    fn given(&mut self, index: usize, seq: u64) {
         if let Some(span) = self.all.get_mut(index) {
-            span.given_at = Some(recorded.seq);
+            span.given_at = Some(seq);
+        }
+    }
+
+    /// The operation that a step of the run's own workflow calls, or that judges it. Delegated workflows are not known
+    /// here.
+    fn operation(&self, within: usize, is_judge: bool) -> Option<&str> {
+        let mut at = self.all.get(within)?;
+        while at.kind == SpanKind::Part {
+            at = self.all.get(at.parent?)?;
+        }
+        let step = Some(at).filter(|span| span.kind == SpanKind::Step)?;
+        let mut above = step.parent;
+        while let Some(span) = above.and_then(|above| self.all.get(above)) {
+            if span.kind == SpanKind::Workflow {
+                return None;
+            }
+            above = span.parent;
+        }
+        let ir = self.program.as_ref()?.ir();
+        let step = ir.steps.get(ir.step_index(&step.name)?)?;
+        match (&step.form, &step.judge) {
+            (_, Some(Judge::Invoke { invoke })) if is_judge => Some(invoke.operation.as_ref()),
+            (Form::Invoke { invoke }, _) if !is_judge => Some(invoke.operation.as_ref()),
+            _ => None,
         }
     }
 
@@ -255,8 +304,9 @@ impl Spans {
         match &recorded.event {
             Event::RunStarted(started) => {
                 let index = self.begin(recorded, None, SpanKind::Run, started.program.name().as_ref());
+                self.program = Some(started.program.clone());
                 self.fact(Some(index), "opcell.run", &started.run);
-                self.given(index, recorded);
+                self.given(index, recorded.seq);
             }
             Event::StepEntered { frame, parent, name, visit, .. } => {
                 let index = self.begin(recorded, self.around(*parent), SpanKind::Step, name.as_ref());
@@ -265,7 +315,7 @@ impl Spans {
             }
             Event::StepPrepared { frame, .. } => {
                 if let Some(index) = self.frames.get(frame).copied() {
-                    self.given(index, recorded);
+                    self.given(index, recorded.seq);
                 }
             }
             Event::ElementEntered { frame, parent, index } => {
@@ -280,20 +330,26 @@ impl Spans {
             }
             Event::InstanceStarted { instance, frame, parent, workflow, .. } => {
                 let index = self.begin(recorded, self.around(*parent), SpanKind::Workflow, workflow.as_ref());
-                self.given(index, recorded);
+                self.given(index, recorded.seq);
                 self.frames.insert(*frame, index);
                 self.instances.insert(instance.0, index);
             }
             Event::Requested { effect, frame, request } => {
                 let around = self.around(*frame);
+                let operation = |is_judge| around.and_then(|around| self.operation(around, is_judge));
+                let mut given_at = recorded.seq;
                 let (kind, name) = match request {
-                    Request::Invoke { .. } => (SpanKind::Cell, "invoke"),
-                    Request::Judge { .. } => (SpanKind::Cell, "judge"),
+                    Request::Invoke { .. } => (SpanKind::Cell, operation(false).unwrap_or("invoke")),
+                    Request::Judge { .. } => (SpanKind::Cell, operation(true).unwrap_or("judge")),
                     Request::Open { .. } => (SpanKind::Wait, "session"),
                     Request::Round { .. } => (SpanKind::Round, ANY_MODEL),
-                    Request::Tool { call, .. } => {
-                        let called = around.and_then(|around| self.tools.get(&(around, call.clone())));
-                        (SpanKind::Tool, called.map_or("tool", String::as_str))
+                    Request::Tool { call, arguments, .. } => {
+                        let asked = around.and_then(|around| self.tools.get(&(around, call.clone())));
+                        // Unless a person changed them, the arguments are those of the model's answer.
+                        if let Some(asked) = asked.filter(|_| arguments.is_nullish()) {
+                            given_at = asked.seq;
+                        }
+                        (SpanKind::Tool, asked.map_or("tool", |asked| asked.tool.as_str()))
                     }
                     Request::Sleep { .. } => (SpanKind::Wait, "pause"),
                     Request::Timeout { .. } => (SpanKind::Wait, "timeout"),
@@ -301,7 +357,7 @@ impl Spans {
                 };
                 let name = name.to_owned();
                 let index = self.begin(recorded, around, kind, name);
-                self.given(index, recorded);
+                self.given(index, given_at);
                 let kind = match request {
                     Request::Invoke { .. } => CallKind::Invoke,
                     Request::Judge { .. } => CallKind::Judge,
@@ -426,7 +482,7 @@ impl Spans {
                 let around = index.and_then(|index| self.all.get(index)).and_then(|span| span.parent);
                 for call in &reply.message.tool_calls {
                     let id = (around.unwrap_or(0), call.id.as_str().into());
-                    self.tools.insert(id, call.name.clone());
+                    self.tools.insert(id, Asked { tool: call.name.clone(), seq });
                 }
                 self.fact(index, crate::telemetry::genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
                 self.fact(index, crate::telemetry::genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
@@ -469,6 +525,7 @@ mod tests {
         pub(crate) fn named(kind: SpanKind, name: &str) -> Self {
             Self {
                 seq: 1,
+                place: 0,
                 parent: None,
                 depth: 0,
                 kind,

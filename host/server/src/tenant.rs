@@ -97,6 +97,7 @@ pub struct Tenant {
     pub(crate) writing: AsyncMutex<()>,
     /// Counts what waits to be sent to its clients.
     pub(crate) unsent: Arc<Semaphore>,
+    pub(crate) limits: TenantLimits,
     /// Its own, where there are other tenants.
     pub(crate) threads: OnceLock<Threads>,
     rate: DefaultDirectRateLimiter,
@@ -156,6 +157,7 @@ impl Tenant {
             triggers: Vec::new(),
             writing: AsyncMutex::default(),
             unsent: threads::unsent(),
+            limits,
             threads: OnceLock::new(),
             rate: RateLimiter::direct(Quota::per_second(rate)),
             unsigned_rate: webhook_limiter(),

@@ -7,7 +7,7 @@
 use crate::{
     api::{Draw, GraphFormat, Path},
     problem::Problem,
-    spans::{Span, Spans},
+    spans::{Span, SpanKind, Spans},
 };
 use axum::http::StatusCode;
 use opcell::{Denial, remedy};
@@ -66,6 +66,9 @@ const IDLE: Duration = Duration::from_secs(60);
 const DENIALS: usize = 200;
 const RECEIPTS: usize = 20;
 
+/// Answers and other messages of a run that are kept, the newest.
+const ANSWERS: usize = 100;
+
 /// Events that are far apart are not read together.
 const GAP: u64 = 64;
 
@@ -90,6 +93,7 @@ pub(crate) struct View {
     failed: Vec<usize>,
     said: Vec<Said>,
     receipts: VecDeque<u64>,
+    answers: VecDeque<u64>,
     denials: Vec<Denial>,
     path: Option<Box<dyn Path>>,
     last: Option<Recorded>,
@@ -107,6 +111,7 @@ impl View {
             failed: Vec::new(),
             said: Vec::new(),
             receipts: VecDeque::new(),
+            answers: VecDeque::new(),
             denials: Vec::new(),
             path: draw.map(|draw| draw()),
             last: None,
@@ -148,6 +153,49 @@ impl View {
     /// Numbers of the events that brought the newest receipts.
     pub(crate) fn receipts(&self) -> impl Iterator<Item = u64> {
         self.receipts.iter().copied()
+    }
+
+    /// Numbers of the events with which someone answered, sent a signal, or moved or cancelled the run; the newest.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = u64> {
+        self.answers.iter().copied()
+    }
+
+    /// The index of a span by its [ID](Span::id).
+    pub(crate) fn find(&self, id: &str) -> Option<usize> {
+        let (seq, place) = id.split_once('.').unwrap_or((id, "0"));
+        let (seq, place): (u64, usize) = (seq.parse().ok()?, place.parse().ok()?);
+        let all = self.spans.all();
+        let index = all.partition_point(|span| span.seq < seq).checked_add(place)?;
+        all.get(index).filter(|span| span.seq == seq).map(|_| index)
+    }
+
+    /// The step that a span belongs to, with its element where there are several.
+    pub(crate) fn step_of(&self, span: &Span) -> String {
+        self.spans.step_of(span)
+    }
+
+    /// The first calls right below a span, and how many there are.
+    pub(crate) fn calls_of(&self, index: usize, most: usize) -> (Vec<Span>, usize) {
+        let is_call = |span: &&Span| matches!(span.kind, SpanKind::Cell | SpanKind::Tool) && span.parent == Some(index);
+        let calls = || self.spans.all().iter().skip(index).filter(is_call);
+        (calls().take(most).cloned().collect(), calls().count())
+    }
+
+    /// The events of a span's conversation, each with its index among those of the run.
+    pub(crate) fn said_in(&self, span: &Span) -> impl Iterator<Item = (usize, &Said)> {
+        let step = self.spans.step_of(span);
+        let (first, last) = match span.kind {
+            SpanKind::Step | SpanKind::Part => (span.seq, span.ended_at.unwrap_or(u64::MAX)),
+            SpanKind::Round | SpanKind::Wait => (span.ended_at.unwrap_or(u64::MAX), span.ended_at.unwrap_or(0)),
+            _ => (1, 0),
+        };
+        let is_within = move |said: &Said| match said.step.strip_prefix(step.as_str()) {
+            Some(rest) => rest.is_empty() || rest.starts_with(' '),
+            None => false,
+        };
+        let begin = self.said.partition_point(|said| said.seq < first);
+        let said = self.said.iter().enumerate().skip(begin).take_while(move |(_, said)| said.seq <= last);
+        said.filter(move |(_, said)| is_within(said))
     }
 
     /// Returns its denials, each once.
@@ -221,6 +269,12 @@ impl View {
                 self.denials.extend(fresh.collect::<Vec<_>>());
             }
         }
+        if is_answer(&recorded.event) {
+            if self.answers.len() == ANSWERS {
+                self.answers.pop_front();
+            }
+            self.answers.push_back(recorded.seq);
+        }
         self.last = Some(recorded);
         Ok(())
     }
@@ -264,6 +318,20 @@ fn is_said(event: &Event) -> bool {
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }
+}
+
+/// Returns `true` for what a person or another program sent to the run.
+fn is_answer(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::SignalReceived(_)
+            | Event::Answered { .. }
+            | Event::GrantAnswered { .. }
+            | Event::InputAnswered { .. }
+            | Event::CallAnswered { .. }
+            | Event::CancelRequested { .. }
+            | Event::RunRepinned(_)
+    )
 }
 
 struct CachedView {

@@ -261,7 +261,7 @@ async fn help(place: &Path) -> Result<()> {
 
 /// Looks into the world, and says whether an effect in doubt is to be executed again.
 pub(super) async fn settle(place: &Path, engine: &Engine, state: &State, effect: EffectId) -> Result<()> {
-    let task = state.effect(effect, false).map(|effect| effect.task);
+    let task = state.effect(effect, None).map(|effect| effect.task);
     let key = match task {
         Some(Task::Invoke(call) | Task::Judge(call)) => call.context.idempotency_key,
         Some(Task::Tool(call)) => call.context.idempotency_key.clone(),

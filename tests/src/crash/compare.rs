@@ -165,7 +165,7 @@ fn is_pure(operation: &str) -> bool {
 }
 
 fn is_wanted(state: &State, key: &str) -> bool {
-    state.wanted(EffectId(0)).filter_map(|effect| state.effect(effect, false)).any(|effect| {
+    state.wanted(EffectId(0)).filter_map(|effect| state.effect(effect, None)).any(|effect| {
         let context = match &effect.task {
             Task::Invoke(call) | Task::Judge(call) => &call.context,
             Task::Open(open) => &open.context,

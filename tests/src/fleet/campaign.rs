@@ -425,7 +425,7 @@ impl Field<'_> {
                     }
                 }
                 Question::Doubt { effect, .. } if calm => {
-                    let key = state.effect(effect, false).map(|effect| effect.task).and_then(|task| key(&task));
+                    let key = state.effect(effect, None).map(|effect| effect.task).and_then(|task| key(&task));
                     let key = key.with_context(|| format!("effect {} in doubt has no key", effect.0))?;
                     let done = self.recorder.of(run).keys().any(|deed| *deed.key == *key);
                     let answer = if done { Answer::Skip } else { Answer::Retry };

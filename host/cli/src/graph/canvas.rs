@@ -1,6 +1,6 @@
 //! The canvas that the layout library draws on: plain SVG that every viewer shows alike.
 
-use super::svg::FONT;
+use super::{TONES, Tone, svg::FONT};
 use layout::core::{
     color::Color,
     format::{ClipHandle, RenderBackend},
@@ -42,9 +42,11 @@ impl Canvas {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
              <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-             viewBox=\"{left:.0} 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" text-anchor=\"middle\">\n\
-             <rect x=\"{left:.0}\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}{}</svg>\n",
-            self.shapes, self.texts
+             viewBox=\"{left:.0} 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" text-anchor=\"middle\">\n{}\
+             <rect class=\"paper\" x=\"{left:.0}\" width=\"100%\" height=\"100%\" fill=\"white\"/>\n{}{}</svg>\n",
+            dark_style(),
+            self.shapes,
+            self.texts
         )
     }
 
@@ -69,7 +71,7 @@ impl Canvas {
             // The line has a gap for its label, and does not cross it out.
             let _ = writeln!(
                 self.texts,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"white\"/>",
+                "<rect class=\"paper\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"white\"/>",
                 at.x - half - LABEL_GAP,
                 at.y - lines * size * 0.6 - LABEL_GAP,
                 2.0 * (half + LABEL_GAP),
@@ -156,14 +158,15 @@ impl RenderBackend for Canvas {
         let color = web(look.line_color);
         let _ = writeln!(
             self.shapes,
-            "<path d=\"{way}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{}\"/>",
+            "<path class=\"{}\" d=\"{way}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{}\"/>",
+            class(look.line_color),
             look.line_width
         );
         if let (true, Some((control, end))) = (head.1, rest.last()) {
-            self.head(*control, *end, &color);
+            self.head(*control, *end, look.line_color);
         }
         if head.0 {
-            self.head(*leave, *first, &color);
+            self.head(*leave, *first, look.line_color);
         }
     }
 
@@ -185,37 +188,71 @@ impl Canvas {
         let color = web(look.line_color);
         let _ = writeln!(
             self.shapes,
-            "<path d=\"M {x:.1} {above:.1} C {turn:.1} {:.1}, {turn:.1} {:.1}, {x:.1} {below:.1}\" fill=\"none\" \
+            "<path class=\"{}\" d=\"M {x:.1} {above:.1} C {turn:.1} {:.1}, {turn:.1} {:.1}, {x:.1} {below:.1}\" fill=\"none\" \
              stroke=\"{color}\" stroke-width=\"{}\"/>",
+            class(look.line_color),
             border.y - LOOP_BULGE,
             control.y,
             look.line_width,
             x = border.x,
         );
-        self.head(control, Point::new(border.x, below), &color);
+        self.head(control, Point::new(border.x, below), look.line_color);
     }
 
     /// An arrow's head at the end of a line that comes from `control`.
-    fn head(&mut self, control: Point, end: Point, color: &str) {
+    fn head(&mut self, control: Point, end: Point, color: Color) {
         let (dx, dy) = (end.x - control.x, end.y - control.y);
         let length = dx.hypot(dy).max(f64::EPSILON);
         let (dx, dy) = (dx / length * 9.0, dy / length * 9.0);
         let _ = writeln!(
             self.shapes,
-            "<path d=\"M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z\" fill=\"{color}\"/>",
+            "<path class=\"head {}\" d=\"M {:.1} {:.1} L {:.1} {:.1} L {:.1} {:.1} Z\" fill=\"{}\"/>",
+            class(color),
             end.x,
             end.y,
             end.x - dx - dy * 0.45,
             end.y - dy + dx * 0.45,
             end.x - dx + dy * 0.45,
-            end.y - dy - dx * 0.45
+            end.y - dy - dx * 0.45,
+            web(color)
         );
     }
 }
 
 fn paint(look: &StyleAttr) -> String {
     let fill = look.fill_color.map_or_else(|| "none".to_owned(), web);
-    format!("fill=\"{fill}\" stroke=\"{}\" stroke-width=\"{}\"", web(look.line_color), look.line_width)
+    let dashes = tone(look.line_color).dashes;
+    let dashes = if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
+    format!(
+        "class=\"box {}\" fill=\"{fill}\" stroke=\"{}\" stroke-width=\"{}\"{dashes}",
+        class(look.line_color),
+        web(look.line_color),
+        look.line_width
+    )
+}
+
+/// The colours for readers who prefer dark pages. A viewer that knows no styles shows those of the attributes.
+fn dark_style() -> String {
+    let mut style =
+        "<style>@media (prefers-color-scheme: dark) { .paper { fill: #14171b } text { fill: #e6e9ee }".to_owned();
+    for Tone { name, dark_line, dark_fill, .. } in &TONES {
+        let _ = write!(
+            style,
+            " .{name} {{ stroke: #{dark_line:06x} }} .box.{name} {{ fill: #{dark_fill:06x} }} \
+             .head.{name} {{ fill: #{dark_line:06x}; stroke: none }}"
+        );
+    }
+    style + " }</style>\n"
+}
+
+/// The tone whose line has this colour.
+fn tone(line: Color) -> &'static Tone {
+    let line = web(line);
+    TONES.iter().find(|tone| format!("#{:06x}", tone.line) == line).unwrap_or(&TONES[0])
+}
+
+fn class(line: Color) -> &'static str {
+    tone(line).name
 }
 
 /// `#rrggbb`: not every viewer knows a colour with four parts.

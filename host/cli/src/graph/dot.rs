@@ -1,6 +1,6 @@
 //! DOT, which Graphviz draws.
 
-use super::{Drawing, Shape, Target};
+use super::{Drawing, Mark, Shape, Target};
 use opcell::report::printable;
 use std::fmt::Write as _;
 
@@ -13,13 +13,16 @@ impl Drawing {
                         start [shape=circle, label=\"start\"];\n"
                 .to_owned();
         for (index, node) in self.nodes.iter().enumerate() {
-            let (fill, color) = match node.visits {
-                _ if node.failed => ("#ffe1df", "#cf222e"),
-                Some(1..) => ("#dcf5e3", "#1a7f37"),
-                _ => ("#ffffff", "#000000"),
-            };
+            let tone = node.mark.tone();
+            let line = if node.mark == Mark::Plain { 0 } else { tone.line };
             let rounded = if node.shape == Shape::Session { "rounded," } else { "" };
-            let style = format!(", style=\"{rounded}filled\", fillcolor=\"{fill}\", color=\"{color}\"");
+            let dashed = match node.mark {
+                Mark::Waiting => "dashed,",
+                Mark::Skipped => "dotted,",
+                _ => "",
+            };
+            let style =
+                format!(", style=\"{rounded}{dashed}filled\", fillcolor=\"#{:06x}\", color=\"#{line:06x}\"", tone.fill);
             let _ = writeln!(text, "  s{index} [{}, label={}{style}];", shape(node.shape), quoted(&node.lines));
         }
         text.push_str("  done [shape=doublecircle, label=\"done\"];\n");

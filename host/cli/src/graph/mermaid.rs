@@ -1,6 +1,6 @@
 //! Mermaid text, which code hosts and editors draw.
 
-use super::{Drawing, Node, Shape, Target};
+use super::{Drawing, Mark, Node, Shape, TONES, Target};
 use opcell::report::printable;
 use std::fmt::Write as _;
 
@@ -27,9 +27,15 @@ impl Drawing {
             let _ = writeln!(text, "  s{} {line}{label} {}", edge.from, name(edge.to));
         }
         if self.nodes.iter().any(|node| node.visits.is_some()) {
-            text.push_str(
-                "  classDef entered fill:#dcf5e3,stroke:#1a7f37\n  classDef failed fill:#ffe1df,stroke:#cf222e\n",
-            );
+            for tone in TONES.iter().skip(1) {
+                let dashes =
+                    if tone.dashes.is_empty() { String::new() } else { format!(",stroke-dasharray:{}", tone.dashes) };
+                let _ = writeln!(
+                    text,
+                    "  classDef {} fill:#{:06x},stroke:#{:06x}{dashes}",
+                    tone.name, tone.fill, tone.line
+                );
+            }
         }
         text
     }
@@ -44,11 +50,7 @@ fn name(target: Target) -> String {
 }
 
 fn class(node: &Node) -> Option<&'static str> {
-    match node.visits {
-        _ if node.failed => Some("failed"),
-        Some(1..) => Some("entered"),
-        _ => None,
-    }
+    (node.mark != Mark::Plain).then(|| node.mark.tone().name)
 }
 
 fn brackets(shape: Shape) -> (&'static str, &'static str) {

@@ -1,12 +1,15 @@
 //! The way that a run took through its own workflow, read off its events.
 
-use super::Target;
+use super::{Mark, Target};
 use opcell_engine::{
     Status,
-    event::{Destination, Event, FrameId, Recorded},
+    event::{Destination, EffectId, Event, FrameId, Recorded, Request},
 };
 use opcell_ir::names::Outcome;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// The number of times a run entered each step and took each route. Workflows that it delegated to are runs of their
 /// own pictures.
@@ -15,7 +18,7 @@ pub struct Path {
     visits: HashMap<usize, u32>,
     taken: HashMap<Taken, u32>,
     /// The step that ended the run with a failure.
-    pub(super) failed: Option<usize>,
+    failed: Option<usize>,
     /// Lines of steps that belong to the run's own workflow (the main one, and those of its groups), each with the
     /// steps after which it continues without a decision.
     lines: HashMap<FrameId, Vec<usize>>,
@@ -25,6 +28,23 @@ pub struct Path {
     /// The step that opened a group.
     groups: HashMap<FrameId, FrameId>,
     names: HashMap<Arc<str>, usize>,
+    /// Steps whose guard was false.
+    skipped: HashSet<usize>,
+    /// Frames of steps that have not ended.
+    open: HashSet<FrameId>,
+    /// The frame around a frame that is no entry into a step of the run's own workflow.
+    around: HashMap<FrameId, FrameId>,
+    /// The frames of effects that have not ended.
+    effects: HashMap<EffectId, FrameId>,
+    /// The steps that wait, by the frame or the effect that does.
+    waits: HashMap<Waiting, usize>,
+}
+
+/// The part of a run that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Waiting {
+    Frame(FrameId),
+    Effect(EffectId),
 }
 
 /// A way that a run went.
@@ -68,6 +88,7 @@ impl Path {
 
     /// Takes the next event of the run; of one with parts, each of these.
     pub fn observe(&mut self, event: &Event) {
+        self.follow_waits(event);
         match event {
             Event::StepEntered { frame, parent, step, name, .. } => {
                 // Nothing is entered before the first step of the run's own workflow.
@@ -75,13 +96,16 @@ impl Path {
                 self.lines.entry(main).or_default();
                 let step = *step as usize;
                 if self.goes_on(*parent, step) {
+                    self.open.insert(*frame);
                     self.entries.insert(*frame, (step, *parent));
                     self.names.insert(name.clone(), step);
                     *self.visits.entry(step).or_default() += 1;
                 }
             }
             Event::StepSkipped { parent, step, .. } => {
-                self.goes_on(*parent, *step as usize);
+                if self.goes_on(*parent, *step as usize) {
+                    self.skipped.insert(*step as usize);
+                }
             }
             Event::GroupEntered { frame, parent, group } => {
                 if let Some(&(step, _)) = self.entries.get(parent) {
@@ -152,6 +176,84 @@ impl Path {
             | Event::RunRepinned(_)
             | Event::Ticked
             | Event::RunFinished(_) => {}
+        }
+    }
+
+    /// Notes which steps wait, and which do not any more.
+    fn follow_waits(&mut self, event: &Event) {
+        match event {
+            Event::StepEntered { frame, parent, .. }
+            | Event::ElementEntered { frame, parent, .. }
+            | Event::GroupEntered { frame, parent, .. }
+            | Event::InstanceStarted { frame, parent, .. } => {
+                self.around.insert(*frame, *parent);
+            }
+            Event::StepFinished { frame, .. } | Event::ElementFinished { frame, .. } => {
+                self.open.remove(frame);
+                self.around.remove(frame);
+                self.waits.remove(&Waiting::Frame(*frame));
+            }
+            Event::Requested { effect, frame, request } => {
+                self.effects.insert(*effect, *frame);
+                self.waits.remove(&Waiting::Frame(*frame));
+                if matches!(request, Request::Sleep { .. } | Request::Timeout { .. }) {
+                    self.waits_at(Waiting::Effect(*effect), *frame);
+                }
+            }
+            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } => {
+                self.effects.remove(effect);
+                self.waits.remove(&Waiting::Effect(*effect));
+            }
+            Event::Answered { effect, .. }
+            | Event::GrantAnswered { effect, .. }
+            | Event::InputAnswered { effect, .. } => {
+                self.waits.remove(&Waiting::Effect(*effect));
+            }
+            Event::WaitStarted { frame, .. } | Event::CallsAsked { frame, .. } => {
+                self.waits_at(Waiting::Frame(*frame), *frame);
+            }
+            Event::SignalTaken { frame, .. } | Event::Interjected { frame, .. } | Event::CallsExpired { frame } => {
+                self.waits.remove(&Waiting::Frame(*frame));
+            }
+            Event::InDoubt { effect } | Event::GrantAsked { effect, .. } | Event::InputAsked { effect, .. } => {
+                if let Some(frame) = self.effects.get(effect).copied() {
+                    self.waits_at(Waiting::Effect(*effect), frame);
+                }
+            }
+            Event::RunFinished(_) => {
+                self.open.clear();
+                self.waits.clear();
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes a wait at the step of the run's own workflow that a frame belongs to.
+    fn waits_at(&mut self, what: Waiting, frame: FrameId) {
+        let mut at = frame;
+        loop {
+            if let Some((step, _)) = self.entries.get(&at) {
+                self.waits.insert(what, *step);
+                return;
+            }
+            match self.around.get(&at) {
+                // A frame is younger than the one around it.
+                Some(above) if *above < at => at = *above,
+                _ => return,
+            }
+        }
+    }
+
+    /// The state of a step.
+    pub(super) fn mark(&self, step: usize) -> Mark {
+        let is_open = || self.open.iter().any(|frame| self.entries.get(frame).is_some_and(|entry| entry.0 == step));
+        match step {
+            _ if self.failed == Some(step) => Mark::Failed,
+            _ if self.waits.values().any(|waits| *waits == step) => Mark::Waiting,
+            _ if is_open() => Mark::Running,
+            _ if self.visits(step) > 0 => Mark::Done,
+            _ if self.skipped.contains(&step) => Mark::Skipped,
+            _ => Mark::Plain,
         }
     }
 

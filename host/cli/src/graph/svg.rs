@@ -1,7 +1,7 @@
 //! SVG, laid out by `layout-rs` and drawn on our [`Canvas`].
 
 use super::{
-    Drawing, Edge, Node, Shape, Target,
+    Drawing, Edge, Mark, Node, Shape, Target,
     canvas::{Canvas, LOOP},
     merged,
 };
@@ -48,12 +48,12 @@ impl Drawing {
 
     fn draw(&self) -> String {
         let mut graph = VisualGraph::new(Orientation::TopToBottom);
-        let start = graph.add_node(element(ShapeKind::new_circle("start"), style(None, false, 0)));
+        let start = graph.add_node(element(ShapeKind::new_circle("start"), style(Mark::Plain, 0)));
         let steps: Vec<_> = self.nodes.iter().map(|node| graph.add_node(step(node))).collect();
-        let done = graph.add_node(element(ShapeKind::new_circle("done"), style(None, false, 0)));
+        let done = graph.add_node(element(ShapeKind::new_circle("done"), style(Mark::Plain, 0)));
         let unknown = self
             .has_unknown()
-            .then(|| graph.add_node(element(ShapeKind::new_box("unknown step"), style(None, true, 0))));
+            .then(|| graph.add_node(element(ShapeKind::new_box("unknown step"), style(Mark::Failed, 0))));
         let handle = |target: Target| match target {
             Target::Step(index) => steps.get(index).copied(),
             Target::Done => Some(done),
@@ -83,13 +83,14 @@ fn step(node: &Node) -> Element {
     let lines: Vec<String> = node.lines.iter().map(|line| shown(line)).collect();
     let visits =
         node.visits.filter(|visits| *visits > 1).map(|visits| format!("\n{visits} visits")).unwrap_or_default();
-    let text = format!("{}{visits}", lines.join("\n"));
+    let mark = node.mark.word().map(|word| format!("\n{word}")).unwrap_or_default();
+    let text = format!("{}{visits}{mark}", lines.join("\n"));
     let rounded = if matches!(node.shape, Shape::Session | Shape::Exit | Shape::Wait) { 12 } else { 0 };
     let kind = match node.shape {
         Shape::Branch | Shape::Parallel => ShapeKind::new_circle(&text),
         _ => ShapeKind::new_box(&text),
     };
-    element(kind, style(node.visits, node.failed, rounded))
+    element(kind, style(node.mark, rounded))
 }
 
 fn element(kind: ShapeKind, look: StyleAttr) -> Element {
@@ -97,20 +98,21 @@ fn element(kind: ShapeKind, look: StyleAttr) -> Element {
     Element::create(kind, look, Orientation::TopToBottom, size)
 }
 
-fn style(visits: Option<u32>, failed: bool, rounded: usize) -> StyleAttr {
-    let (line, fill) = match visits {
-        _ if failed => (0xcf22_2eff, 0xffe1_dfff),
-        Some(1..) => (0x1a7f_37ff, 0xdcf5_e3ff),
-        _ => (0x5765_75ff, 0xffff_ffff),
-    };
-    StyleAttr::new(Color::new(line), 1, Some(Color::new(fill)), rounded, FONT)
+fn style(mark: Mark, rounded: usize) -> StyleAttr {
+    let tone = mark.tone();
+    let width = if mark == Mark::Failed { 2 } else { 1 };
+    StyleAttr::new(opaque(tone.line), width, Some(opaque(tone.fill)), rounded, FONT)
+}
+
+fn opaque(color: u32) -> Color {
+    Color::new(color << 8 | 0xff)
 }
 
 fn arrow(label: &str, taken: bool) -> Arrow {
-    let (color, width) = if taken { (0x1a7f_37ff, 3) } else { (0x5765_75ff, 1) };
+    let (mark, width) = if taken { (Mark::Done, 3) } else { (Mark::Plain, 1) };
     Arrow {
         text: label.to_owned(),
-        look: StyleAttr::new(Color::new(color), width, Some(Color::new(0xffff_ffff)), 0, FONT - 2),
+        look: StyleAttr::new(opaque(mark.tone().line), width, Some(Color::new(0xffff_ffff)), 0, FONT - 2),
         ..Arrow::default()
     }
 }

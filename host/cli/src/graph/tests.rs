@@ -1,7 +1,9 @@
-use super::{Drawing, Edge, Target, Undrawable, svg};
+use super::{Drawing, Edge, Mark, TONES, Target, Undrawable, svg};
 use crate::graph::Path;
 use opcell::Workflow;
-use opcell_engine::event::{Destination, Event, FrameId, Recorded, StepResult, Timestamp};
+use opcell_engine::event::{
+    Destination, EffectId, EffectReply, Event, FrameId, Recorded, Request, StepResult, Timestamp,
+};
 use opcell_ir::names::Outcome;
 
 const LOOP: &str = r#"
@@ -177,4 +179,74 @@ fn a_loop_leaves_the_step_to_which_it_comes_back() {
         at_border && top < loops[0][1] && loops[0][3] < bottom
     };
     assert!(steps.iter().any(|step| is_its(&step)), "{:?} begins at none of {steps:?}", loops[0]);
+}
+
+#[test]
+fn steps_that_run_wait_were_skipped_or_failed_are_told_apart() {
+    let workflow = Workflow::compile("w.edn", LOOP).unwrap();
+    let entered = |frame, step, name: &str| Event::StepEntered {
+        frame: FrameId(frame),
+        parent: FrameId(0),
+        step,
+        name: name.into(),
+        visit: 1,
+    };
+    let end = r#"{"status": "failed", "result": null, "reason": "lost", "step": "give up"}"#;
+    let steps = [
+        (entered(1, 0, "look"), [Mark::Running, Mark::Plain, Mark::Plain]),
+        (Event::StepFinished { frame: FrameId(1), result: Box::default() }, [Mark::Done, Mark::Plain, Mark::Plain]),
+        (
+            Event::StepSkipped { parent: FrameId(0), step: 1, name: "say".into() },
+            [Mark::Done, Mark::Skipped, Mark::Plain],
+        ),
+        (entered(2, 2, "give up"), [Mark::Done, Mark::Skipped, Mark::Running]),
+        (Event::WaitStarted { frame: FrameId(2), question: None }, [Mark::Done, Mark::Skipped, Mark::Waiting]),
+        (Event::SignalTaken { frame: FrameId(2), signal: 1 }, [Mark::Done, Mark::Skipped, Mark::Running]),
+        // An element of the step waits for a timer.
+        (
+            Event::ElementEntered { frame: FrameId(3), parent: FrameId(2), index: 0 },
+            [Mark::Done, Mark::Skipped, Mark::Running],
+        ),
+        (
+            Event::Requested { effect: EffectId(1), frame: FrameId(3), request: Request::Sleep { ms: 1.0 } },
+            [Mark::Done, Mark::Skipped, Mark::Waiting],
+        ),
+        (
+            Event::Replied { effect: EffectId(1), reply: Box::new(EffectReply::Slept) },
+            [Mark::Done, Mark::Skipped, Mark::Running],
+        ),
+        (Event::RunFinished(serde_json::from_str(end).unwrap()), [Mark::Done, Mark::Skipped, Mark::Failed]),
+    ];
+    let mut path = Path::default();
+    for (event, expected) in steps {
+        path.observe(&event);
+        let drawing = Drawing::of(workflow.ir(), Some(&path));
+        let marks: Vec<Mark> = drawing.nodes.iter().map(|node| node.mark).collect();
+        assert_eq!(marks, expected, "{event:?}");
+        let (svg, mermaid, dot) = (drawing.svg().unwrap(), drawing.mermaid(), drawing.dot());
+        for mark in expected.into_iter().filter(|mark| *mark != Mark::Plain) {
+            let tone = mark.tone();
+            assert!(svg.contains(&format!("class=\"box {}\"", tone.name)), "{svg}");
+            assert!(mark.word().is_none_or(|word| svg.contains(&format!(">{word}<"))), "{svg}");
+            assert!(mermaid.contains(&format!(":::{}", tone.name)), "{mermaid}");
+            assert!(dot.contains(&format!("#{:06x}", tone.fill)), "{dot}");
+        }
+    }
+}
+
+#[test]
+fn every_colour_of_a_picture_has_one_for_dark_pages_and_no_two_states_share_theirs() {
+    let svg = drawing(LOOP).svg().unwrap();
+    assert!(svg.contains("@media (prefers-color-scheme: dark)") && svg.contains("class=\"paper\""), "{svg}");
+    for (at, tone) in TONES.iter().enumerate() {
+        assert!(svg.contains(&format!(".{} {{ stroke: #{:06x} }}", tone.name, tone.dark_line)), "{}", tone.name);
+        for other in &TONES[at + 1..] {
+            assert!(tone.line != other.line && tone.dark_line != other.dark_line && tone.name != other.name);
+        }
+    }
+    // Nothing is painted that a dark page would leave light.
+    let painted = svg.lines().filter(|line| line.contains("fill=\"") && !line.starts_with("<text"));
+    for line in painted {
+        assert!(line.contains("class=\""), "{line}");
+    }
 }

@@ -7,6 +7,7 @@ use super::{
 };
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeSet,
     fs,
     path::Path,
     thread,
@@ -338,7 +339,7 @@ fn a_failed_run_is_retried_before_the_call_with_which_it_failed() {
     let (status, fork) = server.post("/v1/default/runs/r1/fork", &[], &json!({"at": 1}));
     assert_eq!((status, &fork["forked"]["seq"]), (201, &json!(1)), "{fork}");
     let (_, _, page) = server.send("GET", "/t/default/runs/r1", &[], "");
-    for part in ["Retry from the failed step", "<h2>Input</h2>", "<h3>Error</h3>", "/t/default/runs/r1/events?after="] {
+    for part in ["Retry from the failed step", "<h2>Input</h2>", "Choose a row"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let (_, _, page) = server.send("GET", "/t/default/runs/r1/events", &[], "");
@@ -346,6 +347,84 @@ fn a_failed_run_is_retried_before_the_call_with_which_it_failed() {
     let (status, _, event) = server.send("GET", "/t/default/runs/r1/events/1", &[], "");
     assert_eq!((status, serde_json::from_str::<Value>(&event).unwrap()["kind"].clone()), (200, json!("run-started")));
     assert_eq!(server.send("GET", "/t/default/runs/r1/events/9999", &[], "").0, 404);
+}
+
+#[test]
+fn a_row_opens_with_all_that_is_known_of_it_and_every_element_has_an_id_of_its_own() {
+    let folder = denied();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "stuck", "run": "r1", "wait": true}));
+    let page = |rest: &str| server.send("GET", &format!("/t/default/runs/r1{rest}"), &[], "").2;
+    let all = page("");
+    let ids: Vec<&str> = all.split(" id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
+    let distinct: BTreeSet<&&str> = ids.iter().collect();
+    assert_eq!(ids.len(), distinct.len(), "{ids:?}");
+    let rows: Vec<&str> = all.split("data-row=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
+    // The call by its operation, with its failure, its receipt, and the denial with the button that lifts it.
+    let opened: Vec<String> = rows.iter().map(|row| page(&format!("?row={row}"))).collect();
+    let panel = |page: &str| {
+        page.split_once("<section class=\"panel\" id=\"panel\"")
+            .unwrap()
+            .1
+            .split_once("</section>")
+            .unwrap()
+            .0
+            .to_owned()
+    };
+    let call = opened.iter().map(|page| panel(page)).find(|panel| panel.contains("operation </span>test/run")).unwrap();
+    for part in
+        ["<h3>Input</h3>", "<h3>Error</h3>", "<h4>Receipt</h4>", "Grant always", "/t/default/runs/r1/events?after="]
+    {
+        assert!(call.contains(part), "{part}: {call}");
+    }
+    // A step has its calls.
+    let step = opened.iter().map(|page| panel(page)).find(|panel| panel.contains("step </span>second")).unwrap();
+    assert!(step.contains("<code>test/run</code>") && step.contains("<h4>Receipt</h4>"), "{step}");
+    let sorted = opened.iter().map(|page| panel(page)).find(|panel| panel.contains("step </span>first")).unwrap();
+    assert!(sorted.contains("&quot;n&quot;: 1") && !sorted.contains("Receipt"), "{sorted}");
+    assert!(page("?row=999").contains("The run has no row <code>999</code>"));
+    assert!(page("?row=%3Cb%3E").contains("The run has no row <code>&lt;b&gt;</code>"));
+    let list = server.send("GET", "/t/default", &[], "").2;
+    assert!(list.contains("denied at step second"), "the list gives the reason: {list}");
+}
+
+#[test]
+fn who_answered_is_on_the_page_and_runs_are_found_by_text_and_time() {
+    let folder = project();
+    let server = Server::start(folder.path());
+    server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1", "input": {"about": "Zaphod"}}));
+    server.wait_for("r1", "suspended");
+    server.post("/v1/default/runs/r1/approve", &[], &json!({"approved": true, "why": "all \"green\""}));
+    server.wait_for("r1", "completed");
+    let page = server.send("GET", "/t/default/runs/r1", &[], "").2;
+    assert!(page.contains("<b>ship approved: all &quot;green&quot;</b> by local"), "{page}");
+    // The workflow reads the same name.
+    let events = server.get("/v1/default/runs/r1/events").1;
+    let sent = events["events"].as_array().unwrap().iter().find(|event| event["kind"] == "signal-received").unwrap();
+    let data = json!({"approved": true, "why": "all \"green\"", "by": "local"});
+    assert_eq!(sent["event"]["signal-received"]["data"], data, "{sent}");
+    let listed = |query: &str| {
+        let (status, _, page) = server.send("GET", &format!("/t/default?{query}"), &[], "");
+        assert_eq!(status, 200, "{page}");
+        page.contains("/t/default/runs/r1\"")
+    };
+    // In the input and in an answer, whatever the case; not in the definition of the workflow.
+    assert!(listed("text=zaphod") && listed("text=ALL+%22green") && !listed("text=asks") && !listed("text=none"));
+    assert!(listed("text=zaphod&workflow=ask") && !listed("text=zaphod&workflow=greet"));
+    assert!(listed("since=2026-01-01T00:00") && !listed("since=2100-01-01") && !listed("until=2026-01-01T00:00:00Z"));
+    assert!(listed("since=2026-01-01&until=2100-01-01&text=zaphod"));
+    let (status, _, refused) = server.send("GET", "/t/default?since=soon", &[], "");
+    assert!(
+        status == 400 && refused.contains("is not a time") && refused.contains("2026-01-02T03:04:05Z"),
+        "{refused}"
+    );
+    let (_, found) = server.get("/v1/default/runs?since=2026-01-01&until=2100-01-01T00:00:00Z");
+    assert_eq!(found["runs"].as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(server.get("/v1/default/runs?since=2100-01-01").1["runs"], json!([]));
+    let (_, problem) = server.get("/v1/default/runs?until=soon");
+    assert_eq!(problem["code"], "invalid-query", "{problem}");
+    let workers = server.send("GET", "/t/default/workers", &[], "").2;
+    assert!(workers.contains("(this server)") && workers.contains("Runs that requests started"), "{workers}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-"""What a person does on the page, in Debian's Chromium: page.py CHROMIUM URL."""
+"""What a person does on the page, in Debian's Chromium: page.py CHROMIUM URL AXE."""
 
 import json
 import sys
 import urllib.request
 from playwright.sync_api import expect, sync_playwright
 
-chromium, url = sys.argv[1:]
+chromium, url, axe = sys.argv[1:]
 
 
 def start(run, workflow, **given):
@@ -41,11 +41,17 @@ with sync_playwright() as playwright:
     assert page.evaluate("document.activeElement.textContent") == "Approve"
     page.keyboard.press("Enter")
     expect(page.locator(".status")).to_have_text("completed")
-    # A bar opens with a key, and each has an address of its own.
-    summary = page.locator(".timeline summary").first
-    summary.focus()
+    # Who answered, and what.
+    expect(page.locator(".answers")).to_contain_text("ship approved: it is good by ")
+    # A row opens beside the timeline with a key, and each has an address of its own.
+    row = page.locator(".timeline a.row").first
+    row.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("link", name="event 1", exact=True)).to_be_visible()
+    expect(page.locator("#panel").get_by_role("link", name="event 1", exact=True)).to_be_visible()
+    assert page.url.endswith("/runs/live-1?row=1#panel"), page.url
+    assert page.evaluate("document.activeElement.dataset.row") == "1", "the row has lost the focus"
+    page.locator("#panel").get_by_role("link", name="Close").click()
+    expect(page.locator("#panel")).to_contain_text("Choose a row")
     page.goto(f"{url}/t/default/runs/live-1#e2")
     assert page.evaluate("document.querySelector(':target').tagName") == "LI"
 
@@ -53,15 +59,17 @@ with sync_playwright() as playwright:
     start("live-2", "ask")
     page.goto(f"{url}/t/default/runs/live-2")
     page.evaluate("window.mark = 1")
-    page.locator(".timeline summary").first.click()
+    page.locator(".timeline a.row").first.click()
+    expect(page.locator("#panel h2")).to_contain_text("ask")
     body = json.dumps({"approved": True}).encode()
     approve = urllib.request.Request(f"{url}/v1/default/runs/live-2/approve", body, {"content-type": "application/json"})
     urllib.request.urlopen(approve).read()
     expect(page.locator(".status")).to_have_text("completed")
     assert page.evaluate("window.mark") == 1, "the page was loaded anew"
-    assert page.locator(".timeline details[open]").count() == 1
+    expect(page.locator("#panel .quiet").first).to_contain_text("status completed")
+    assert page.locator(".timeline a[aria-current]").count() == 1
 
-    # A fork from any event: the button of a bar.
+    # A fork from any event: the button of a row.
     page.get_by_role("button", name="Fork after this event").first.click()
     expect(page.locator("h1")).not_to_have_text("live-2")
 
@@ -83,6 +91,25 @@ with sync_playwright() as playwright:
         page.goto(f"{url}/t/default/runs/{run}")
         expect(page.locator(".status").first).to_have_text("cancelled")
 
+    # Runs are found by a text in their events, and by the time at which they were started.
+    start("found", "greet", name="Zaphod \"Z\" Beeblebrox")
+    page.goto(f"{url}/t/default")
+    page.get_by_label("Text in its events").fill('zaphod "z"')
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("status")).to_contain_text("1 of ")
+    assert page.locator(".runs tbody tr").count() == 1
+    expect(page.get_by_role("link", name="found", exact=True)).to_be_visible()
+    page.goto(f"{url}/t/default")
+    page.get_by_label("Started from (UTC)").fill("2100-01-01T00:00")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("No matching runs.")).to_be_visible()
+    page.goto(f"{url}/t/default?until=2100-01-01")
+    expect(page.get_by_role("link", name="found", exact=True)).to_be_visible()
+    # The list says why a run failed.
+    expect(page.locator("tr", has_text="form-1").first).to_contain_text("cancelled")
+    page.goto(f"{url}/t/default/workers")
+    expect(page.get_by_text("(this server)")).to_be_visible()
+
     # Parts of a long run are pages, each small; the first and the last are one step away.
     page.goto(f"{url}/t/default/runs/many")
     expect(page.locator(".timeline > li")).to_have_count(200)
@@ -99,7 +126,7 @@ with sync_playwright() as playwright:
     )
     page = dark.new_page()
     start("plain", "ask")
-    for path in ["", "/runs/many", "/runs/plain", "/plugins", "/triggers"]:
+    for path in ["", "/runs/many", "/runs/plain", "/plugins", "/triggers", "/workers", "/workflows", "/workflows/greet"]:
         page.goto(f"{url}/t/default{path}")
         box = page.locator("main").bounding_box()
         assert box["x"] >= 0 and box["width"] <= 360, (path, box)
@@ -115,6 +142,22 @@ with sync_playwright() as playwright:
             break
         page.reload()
     expect(page.locator(".status")).to_have_text("failed")
+    browser.close()
+
+    # No barrier on any page, in either scheme and at both widths.
+    browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    start("waits", "ask")
+    paths = ["", "?text=zaphod", "/select", "/runs/live-1?row=1", "/runs/waits", "/runs/plain?row=2", "/runs/many",
+             "/runs/many/events", "/compare?a=live-1&b=plain", "/plugins", "/triggers", "/workers", "/workflows",
+             "/workflows/ask", "/workflows/greet", "/runs/none"]
+    for scheme, width in [("light", 1280), ("dark", 360), ("dark", 1280), ("light", 360)]:
+        page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()
+        for path in paths:
+            page.goto(f"{url}/t/default{path}")
+            page.evaluate(open(axe).read())
+            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            barriers = [(of["id"], [node["html"][:200] for node in of["nodes"]]) for of in found["violations"]]
+            assert not barriers, (scheme, width, path, barriers)
     browser.close()
 
     # What the colours of the dark page are.

@@ -34,6 +34,17 @@ pub struct Sender {
     pub may_approve: bool,
 }
 
+/// The data of an approval with its sender, as the host knows them, whatever the data says.
+fn signed(data: Value, by: Option<&str>) -> Value {
+    match (data, by) {
+        (Value::Object(mut data), Some(by)) => {
+            data.insert("by", Value::from(by));
+            Value::Object(data)
+        }
+        (data, _) => data,
+    }
+}
+
 impl Engine {
     /// Sends a message to a run, whichever process drives it; a run without a driver receives it when it is resumed.
     ///
@@ -161,7 +172,8 @@ impl Engine {
     }
 
     /// Answers an approval of a run by the ID of its question, and no other: of two answers that are sent at the same
-    /// time, the run takes the first, and the second approves nothing that is asked next.
+    /// time, the run takes the first, and the second approves nothing that is asked next. The workflow reads the sender
+    /// as `by` of the data.
     ///
     /// # Errors
     /// As [`Engine::send`], when the run has ended, does not ask this (any more), or has an answer already.
@@ -185,6 +197,7 @@ impl Engine {
             return Err(earlier);
         }
         let key = Some(format!("answer:{id}").into());
+        let data = signed(data, by.as_deref());
         self.send(run, &Message::Signal { name, data, by, key, question: Some(id), may_approve: true }).await?;
         Ok(Delivery::Now(step))
     }

@@ -25,4 +25,5 @@ mod skill;
 mod step_budgets;
 mod support;
 mod talking;
+mod timers;
 mod transitions;

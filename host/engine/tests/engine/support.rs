@@ -425,7 +425,7 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
             Next::Perform => {
                 let wanted: BTreeSet<_> = state.wanted(opcell_engine::event::EffectId(0)).collect();
                 for id in wanted {
-                    let Some(effect) = state.effect(id, false) else { continue };
+                    let Some(effect) = state.effect(id, None) else { continue };
                     let mut reply = EffectReply::Slept;
                     for _ in 0..times {
                         reply = perform(&ports, effect.clone(), Arc::default(), None).await;

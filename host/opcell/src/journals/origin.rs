@@ -20,8 +20,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun, Ownership,
-    Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
+    Append, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun,
+    Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
 use opcell_types::files::{Folder, Readers, lock, read_text_bounded};
 use std::{
@@ -368,6 +368,10 @@ impl Journal for OfProject {
 
     async fn page(&self, query: RunQuery) -> Result<Vec<RunEntry>, JournalError> {
         self.journal.page(query).await
+    }
+
+    async fn drivers(&self) -> Result<Vec<Driver>, JournalError> {
+        self.journal.drivers().await
     }
 
     async fn tally(&self, now: i64) -> Result<BTreeMap<String, StatusTally>, JournalError> {

@@ -142,7 +142,7 @@ impl Offered {
     }
 
     async fn read(&self, input: &ToolInput) -> Result<Value, Failure> {
-        let binary = if input.model().is_some() { Binary::Omit } else { Binary::Keep };
+        let binary = if input.model().is_some() { Binary::Pictures } else { Binary::Keep };
         let key = match self.part {
             Part::Resources => "uri",
             Part::Prompts => "name",

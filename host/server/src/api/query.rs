@@ -11,6 +11,7 @@ use crate::{
     problem::Problem,
 };
 use axum::Json;
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use opcell::{Denial, remedy};
 use opcell_engine::{Engine, RunError, event::Recorded};
 use opcell_journal::{JournalError, RunId, RunQuery};
@@ -212,6 +213,19 @@ pub(super) async fn all_denials(
     });
     let Found { found, unreadable, next } = found.await?;
     Ok(Json(FoundDenials { denials: found, unreadable, next }))
+}
+
+/// The moment that a query names, in microseconds since 1970. Without a zone it is of UTC.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn moment_of(text: &str) -> Result<i64, Problem> {
+    let civil = || text.parse::<DateTime>().and_then(|at| at.to_zoned(TimeZone::UTC)).map(|at| at.timestamp());
+    let at = text.parse::<Timestamp>().or_else(|_| civil()).map_err(|_| {
+        let problem = Problem::bad_request("invalid-query", format!("`{}` is not a time", shown(text)));
+        problem.remedy("write it as `2026-01-02` or `2026-01-02T03:04:05Z`")
+    })?;
+    Ok(at.as_microsecond())
 }
 
 fn receipt(recorded: &Recorded) -> Option<&Value> {

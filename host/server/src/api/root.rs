@@ -89,6 +89,11 @@ impl Readiness {
                 Err(error) => Err(error),
             };
             if let Err(error) = looked {
+                // Without the words that a run stopped: none is asked for.
+                let error = match error {
+                    RunError::Journal(error) => error.to_string(),
+                    error => error.to_string(),
+                };
                 tracing::warn!(tenant = %tenant.name, %error, "not ready");
                 why.get_or_insert_with(|| format!("the journal of tenant `{}` does not work: {error}", tenant.name));
             }

@@ -3,7 +3,7 @@
 use super::{
     App, GraphFormat,
     body::{At, Body, MayBody, Params},
-    query::with_remedy,
+    query::{moment_of, with_remedy},
     send::own,
     shapes::{CurrentStep, DeniedCapability, ReplayDivergence, RunQuestion, RunStatus, UsedByRun},
     shown, workflows,
@@ -119,6 +119,10 @@ pub(crate) struct ListParams {
     status: Option<String>,
     /// Only runs of this workflow.
     workflow: Option<String>,
+    /// Only runs that were started at this time or later: `2026-01-02` or `2026-01-02T03:04:05Z`, in UTC.
+    since: Option<String>,
+    /// Only runs that were started before this time.
+    until: Option<String>,
     /// At most this many; 50 by default, 500 at most.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
@@ -149,6 +153,8 @@ pub(super) async fn list(
         before: params.before.as_deref().map(Arc::from),
         workflow: params.workflow.as_deref().map(Arc::from),
         status: params.status.as_deref().map(Arc::from),
+        since: params.since.as_deref().map(moment_of).transpose()?,
+        until: params.until.as_deref().map(moment_of).transpose()?,
         limit: limit + 1,
         ..RunQuery::default()
     };

@@ -170,7 +170,9 @@ pub(crate) async fn drawn(
         GraphFormat::Svg => "image/svg+xml",
         _ => "text/plain; charset=utf-8",
     };
-    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+    // Its styles are within it: they are all that a drawing may have.
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, policy)], text).into_response())
 }
 
 /// A document.

@@ -27,7 +27,7 @@ pub(super) async fn select(
 ) -> Result<Response, Problem> {
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let engine = admitted.tenant.host.engine();
-    let runs = engine.runs_page(wanted.query(RUNS_PER_PAGE)).await?;
+    let runs = engine.runs_page(wanted.query(RUNS_PER_PAGE)?).await?;
     let now = engine.ports().timer.now().0;
     let (ended, open): (Vec<&RunEntry>, Vec<&RunEntry>) = runs.iter().partition(|run| run.state.ended);
     let form = |verb: &str, runs: &[&RunEntry], quiet: &str| -> Markup {

@@ -73,7 +73,7 @@ pub(super) async fn compare(
                 h3.differs[results_differ] { "Result" @if results_differ { ", which differs" } }
                 (brief(&side.result, &here))
                 h3 { "Steps" }
-                div.scroll { table { tbody { @for (at, step) in side.steps.iter().enumerate() {
+                div.scroll tabindex="0" { table { tbody { @for (at, step) in side.steps.iter().enumerate() {
                     tr.differs[!same(at)] { td.number { (at + 1) } (row(step)) }
                 } } } }
             }

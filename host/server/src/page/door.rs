@@ -108,6 +108,11 @@ impl Visitor {
         self.caller.reaches(tenant)
     }
 
+    /// Returns `true` if the token is for several tenants of this server.
+    pub(super) fn reaches_several(&self) -> bool {
+        self.app.tenants.iter().filter(|tenant| self.reaches(&tenant.name)).nth(1).is_some()
+    }
+
     /// Returns the name of the visitor, after a login.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()

@@ -3,10 +3,12 @@
 (() => {
   let due = null;
   let busy = false;
+  let again = false;
   let source = null;
   let timer = null;
   const refresh = async () => {
     due = null;
+    again = busy;
     if (busy) return;
     busy = true;
     try {
@@ -21,19 +23,39 @@
         const same = fresh.querySelector("#" + CSS.escape(open.id));
         if (same) same.open = true;
       }
+      // Of what is read far down, the same part stays in sight.
+      const scrolled = new Map([...main.querySelectorAll(".side[id], pre")].map((of, at) => [of.id || at, of.scrollTop]));
       const at = document.activeElement;
       const place = main.contains(at) && at.closest("[id]");
       if (main.innerHTML !== fresh.innerHTML) main.replaceWith(document.adoptNode(fresh));
-      const again = place && document.getElementById(place.id);
-      const target = again && (again.matches("details") ? again.querySelector("summary") : again);
+      [...document.querySelectorAll("#main .side[id], #main pre")].forEach((of, at) => {
+        const top = scrolled.get(of.id || at);
+        if (top) of.scrollTop = top;
+      });
+      const same = place && document.getElementById(place.id);
+      const target = same && (same.querySelector("summary, a.row") || same);
       if (target && document.activeElement !== target) target.focus({ preventScroll: true });
       follow(next.body.dataset);
     } catch {
       // The server is away: the next look may find it.
     } finally {
       busy = false;
+      if (again) refresh();
     }
   };
+  // A row of a timeline opens beside it, and has an address; without this script the whole page is loaded.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest && event.target.closest("a[data-row]");
+    if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    event.preventDefault();
+    const isClosed = !link.dataset.row;
+    history.pushState(null, "", link.href);
+    await refresh();
+    const side = document.getElementById(isClosed ? "timeline" : "panel");
+    const box = side && side.getBoundingClientRect();
+    if (box && (box.top < 0 || box.top > innerHeight * 0.8)) side.scrollIntoView({ block: "start" });
+  });
+  addEventListener("popstate", () => refresh());
   const soon = () => { due = due || setTimeout(refresh, 400); };
   const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "calls-asked", "input-asked", "input-answered", "run-finished"];
   // What a page says of its news may change: a long run is read, goes on, and ends.

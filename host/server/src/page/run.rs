@@ -1,10 +1,13 @@
 //! One run: what it waits for, its timeline, the graph with the path taken, conversations, denials, artifacts, budgets.
 
+mod answers;
 mod data;
 pub(super) mod form;
 pub(super) mod history;
+mod panel;
 mod receipt;
 mod shown;
+mod timeline;
 
 use super::{News, door::Visitor, place, run_place, whole};
 use crate::{
@@ -23,6 +26,7 @@ use opcell::Denial;
 use opcell_engine::{Event, Message, Wanted, event::CallAnswer};
 use opcell_journal::RunId;
 use opcell_types::Value;
+use panel::Panel;
 use serde::Deserialize;
 use shown::{May, SAID, SPANS, Shown, Window};
 use std::{collections::BTreeMap, sync::Arc};
@@ -38,6 +42,8 @@ pub(super) struct Part {
     failed: bool,
     /// The first event of the conversation; the last ones by default.
     said: Option<usize>,
+    /// The chosen row, by the ID of its span.
+    row: Option<String>,
 }
 
 /// The interval at which the page of a run that is still being read reloads, in milliseconds.
@@ -54,9 +60,11 @@ pub(super) async fn show(
     let run: RunId = run.into();
     let views = &admitted.tenant.views;
     let (mut view, is_all) = views.glance(&run).await?;
-    let (mut spans, all) = view.window(part.failed, part.from, SPANS);
+    let (spans, all) = view.window(part.failed, part.from, SPANS);
     let said = part.said.unwrap_or_else(|| view.said().len().saturating_sub(SAID));
     let conversation: Vec<Said> = view.said().iter().skip(said).take(SAID).cloned().collect();
+    let panel = part.row.as_deref().and_then(|row| Panel::of(&view, row));
+    let answers: Vec<u64> = view.answers().collect();
     let state = view.state();
     let began = state.own_start();
     let forked = state.forked().cloned();
@@ -81,13 +89,17 @@ pub(super) async fn show(
         failures: view.failures(),
         timeline: Window { from: part.from, all, failed: part.failed },
         is_cut: view.is_cut(),
-        spans: Vec::new(),
+        spans,
+        no_row: part.row.clone().filter(|_| panel.is_none()),
+        panel,
         data: BTreeMap::new(),
+        answers,
         input: None,
         denials: view.denials().to_vec(),
         forked,
         before_failure,
         standing: None,
+        is_reading_talk: part.said.is_some(),
         talk: Window { from: said, all: view.said().len(), failed: false },
         said: Vec::new(),
     };
@@ -96,22 +108,13 @@ pub(super) async fn show(
     if !is_all {
         shown.partly_read(&admitted.tenant, &run).await?;
     }
-    // Of many spans, what they were given is looked up on pages of fewer.
-    let mut wanted = data::events_of(&spans);
-    wanted.extend(spans.iter().filter_map(|span| span.receipt_at));
-    wanted.push(1);
-    let receipts = views.events(&run, wanted).await?;
-    for span in &mut spans {
-        let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
-        span.receipt =
-            brought.and_then(|brought| opcell::run::receipt(&brought.event)).map(|receipt| (**receipt).clone());
-    }
-    shown.input = receipts.get(&1).and_then(|first| match &first.event {
+    let mut wanted = shown.panel.as_ref().map(Panel::wanted).unwrap_or_default();
+    wanted.extend(shown.answers.iter().copied().chain([1]));
+    shown.data = views.events(&run, wanted).await?;
+    shown.input = shown.data.get(&1).and_then(|first| match &first.event {
         Event::RunStarted(started) => Some(started.input.clone()),
         _ => None,
     });
-    shown.data = receipts;
-    shown.spans = spans;
     let mut events = views.events(&run, conversation.iter().map(|said| said.seq).collect()).await?;
     shown.said = conversation
         .into_iter()

@@ -3,7 +3,7 @@
 use super::{door::Visitor, duration, moment, page, place, run_place};
 use crate::{access::tokens::Scope, api::At, problem::Problem};
 use axum::response::Response;
-use jiff::Timestamp;
+use jiff::{Timestamp, tz::TimeZone};
 use maud::{Markup, html};
 use opcell::triggers::{
     MOST_MISSED, Missed, RunName, Schedule, Signature, Trigger, TriggerAction, TriggerSource, Webhook,
@@ -75,7 +75,8 @@ fn at_times(trigger: &Trigger, schedule: &Schedule, own: &[RunEntry]) -> Markup 
         ul.facts {
             li { b { "Schedule " } code { (schedule.text()) } " in " (schedule.zone().iana_name().unwrap_or("its time zone")) }
             @if let Some(next) = next {
-                li { b { "Next " } (next.strftime("%Y-%m-%d %H:%M:%S %Z")) }
+                li { b { "Next " } (next.strftime("%Y-%m-%d %H:%M:%S %Z"))
+                    " (" (next.with_time_zone(TimeZone::UTC).strftime("%H:%M:%S")) " UTC)" }
             }
             li { b { "If missed " } (match schedule.missed() {
                 Missed::Skip => "it is skipped",
@@ -113,8 +114,8 @@ fn for_requests(trigger: &Trigger, webhook: &Webhook, tenant: &str) -> Markup {
 fn last_runs(own: &[RunEntry], tenant: &str, now: i64) -> Markup {
     html! {
         @if own.is_empty() { p.quiet { "No runs yet." } } @else {
-            div.scroll { table {
-                thead { tr { th { "Last runs" } th { "Status" } th { "Started" } th.number { "Took" } } }
+            div.scroll tabindex="0" { table {
+                thead { tr { th { "Last runs" } th { "Status" } th { "Started (UTC)" } th.number { "Took" } } }
                 tbody { @for run in own.iter().take(RUNS) {
                     tr {
                         td { a href=(run_place(tenant, &run.run)) { (run.run) } }

@@ -33,7 +33,7 @@ pub(super) async fn list(visitor: Visitor, At(tenant): At<String>) -> Result<Res
         @if workflows.is_empty() {
             p.quiet { "The project has no workflows: " code { "workflows" } " of its file names their folders." }
         } @else {
-            div.scroll { table {
+            div.scroll tabindex="0" { table {
                 thead { tr { th { "Workflow" } th { "Description" } th.number { "Steps" } } }
                 tbody { @for (name, read) in &workflows { (row(&tenant, name, read)) } }
             } }

@@ -1,26 +1,27 @@
 //! The data of a span: what it was given, and its result or failure, from the events that brought them.
 
+use super::shown::prose;
 use crate::{page::brief, spans::Span};
 use maud::{Markup, html};
 use opcell_engine::event::{EffectReply, Event, Recorded, Request, Settled};
 use opcell_types::{Failure, Value};
 use std::collections::BTreeMap;
 
-/// Numbers of the events that have the data of some spans.
-pub(super) fn events_of(spans: &[Span]) -> Vec<u64> {
-    spans.iter().flat_map(|span| [span.given_at, span.ended_at]).flatten().collect()
+/// Numbers of the events that have the data of a span.
+pub(super) fn events_of(span: &Span) -> impl Iterator<Item = u64> {
+    [Some(span.seq), span.given_at, span.ended_at, span.receipt_at].into_iter().flatten()
 }
 
 /// Shows the data of a span, with a link to what is cut. `here` is the address of the run's page.
 pub(super) fn shown(span: &Span, events: &BTreeMap<u64, Recorded>, here: &str) -> Markup {
     let of = |seq: Option<u64>| seq.and_then(|seq| Some((seq, events.get(&seq)?)));
-    let given = of(span.given_at).and_then(|(seq, recorded)| Some((seq, given(recorded)?)));
+    let given = of(span.given_at).and_then(|(seq, recorded)| Some((seq, given(recorded, asked(span, events))?)));
     let ended = of(span.ended_at).and_then(|(seq, recorded)| Some((seq, result(recorded, span)?)));
     html! {
         @if let Some((seq, value)) = &given { h3 { "Input" } (brief(value, &whole(here, *seq))) }
         @match &ended {
             Some((seq, Ok(value))) => { h3 { "Result" } (brief(value, &whole(here, *seq))) }
-            Some((_, Err(failure))) => { h3 { "Error" } p { b { (failure.reason) } ": " (failure.message) }
+            Some((_, Err(failure))) => { h3 { "Error" } p { b { (failure.reason) } ": " (prose(&failure.message)) }
                 @if let Some(details) = &failure.details { (brief(details, &whole(here, span.ended_at.unwrap_or(span.seq)))) } }
             None => {}
         }
@@ -32,8 +33,26 @@ fn whole(here: &str, seq: u64) -> String {
     format!("{here}/events/{seq}")
 }
 
-fn given(recorded: &Recorded) -> Option<Value> {
+/// The model's name for a call of a tool.
+fn asked<'a>(span: &Span, events: &'a BTreeMap<u64, Recorded>) -> Option<&'a str> {
+    match &events.get(&span.seq)?.event {
+        Event::Requested { request: Request::Tool { call, .. }, .. } => Some(call),
+        _ => None,
+    }
+}
+
+fn given(recorded: &Recorded, asked: Option<&str>) -> Option<Value> {
     recorded.parts().find_map(|part| match &part.event {
+        Event::Requested { request: Request::Tool { arguments, .. }, .. } if !arguments.is_nullish() => {
+            Some(arguments.clone())
+        }
+        Event::Replied { reply, .. } => match reply.as_ref() {
+            EffectReply::Round(Ok(reply)) => {
+                let call = reply.message.tool_calls.iter().find(|call| Some(call.id.as_str()) == asked)?;
+                Some(call.arguments.clone())
+            }
+            _ => None,
+        },
         Event::RunStarted(started) => Some(started.input.clone()),
         Event::StepPrepared { inputs, .. } => Some(inputs.clone()),
         Event::InstanceStarted { input, .. } => Some(input.clone()),

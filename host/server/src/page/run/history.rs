@@ -47,7 +47,7 @@ pub(in crate::page) async fn list(
         h1 { "Events of " a href=(here) { (run) } }
         @if may_fork { form id="fork" method="post" action={ (here) "/fork" } { input type="hidden" name="proof" value=(visitor.proof()); } }
         @if frames.is_empty() { p.quiet { "No more events." } } @else {
-            div.scroll { table.events {
+            div.scroll tabindex="0" { table.events {
                 thead { tr { th.number { "Event" } th { "Time (UTC)" } th { "Kind" } th { "Data" } th { "Fork" } } }
                 tbody { @for frame in &frames { tr id={ "e" (frame.seq) } {
                     td.number { a href={ (here) "/events/" (frame.seq) } { (frame.seq) } }

@@ -19,7 +19,7 @@ pub(super) fn shown(receipt: &Value) -> Markup {
         (touches(&touched))
         @if let Some(lines) = cell.get("log").and_then(|log| log.get("lines")).and_then(Value::as_array) {
             h3 { "Log" }
-            pre { @for line in lines {
+            pre tabindex="0" { @for line in lines {
                 (line.get("level").and_then(Value::as_str).unwrap_or_default()) " "
                 (line.get("message").and_then(Value::as_str).unwrap_or_default()) "\n"
             } }
@@ -60,7 +60,7 @@ fn facts(cell: &Value) -> Markup {
 
 fn touches(touched: &Touched) -> Markup {
     let bytes = |count: u64| ByteSize(count).to_string();
-    html! { @if !touched.is_empty() { div.scroll { table.touched { tbody {
+    html! { @if !touched.is_empty() { div.scroll tabindex="0" { table.touched { tbody {
         @for warning in &touched.warnings { tr { td { "warning" } td { (warning) } td {} td {} } }
         @for call in &touched.calls { tr { td { "call" } td { code { (call.tool) }
                 @if let Some(arguments) = &call.arguments { " " code { (arguments) } }

@@ -1,14 +1,14 @@
 //! The content of the page of a run.
 
 use super::{
-    data,
+    answers,
     form::{self, FormPlace},
-    receipt,
+    panel::Panel,
 };
 use crate::{
     access::{Caller, tokens::Scope},
     page::{brief, cut, duration, moment, value},
-    spans::Span,
+    spans::{Span, SpanKind},
     tenant::Tenant,
     view::Said,
 };
@@ -30,7 +30,7 @@ pub(super) const SAID: usize = 50;
 
 /// The actions that the visitor may take; a button that would be refused is not there.
 pub(super) struct May {
-    run: bool,
+    pub(super) run: bool,
     approve: bool,
     admin: bool,
 }
@@ -76,8 +76,14 @@ pub(super) struct Shown {
     /// `true` if the run has more spans than the timeline.
     pub is_cut: bool,
     pub spans: Vec<Span>,
-    /// Events that have the data of the spans, and the first one.
+    /// The chosen row.
+    pub panel: Option<Panel>,
+    /// The ID of a row that was asked for and that the run does not have.
+    pub no_row: Option<String>,
+    /// Events that have the data of the chosen row, the answers, and the first one.
     pub data: BTreeMap<u64, Recorded>,
+    /// Numbers of the events with answers and other messages.
+    pub answers: Vec<u64>,
     /// The run's input.
     pub input: Option<Value>,
     pub denials: Vec<Denial>,
@@ -86,6 +92,8 @@ pub(super) struct Shown {
     pub before_failure: Option<u64>,
     pub standing: Option<Standing>,
     pub talk: Window,
+    /// `true` if a part of the conversation was asked for.
+    pub is_reading_talk: bool,
     pub said: Vec<(Said, Recorded)>,
 }
 
@@ -177,20 +185,32 @@ impl Shown {
                 (fact("Host calls", used.host_calls, self.limits.host_calls))
                 @if used.cost > 0.0 { li { b { "Cost " } (format!("${:.4}", used.cost)) } }
             }
-            @if let Some(input) = &self.input { h2 { "Input" } (brief(input, &format!("{}/events/1", self.here))) }
-            @if !matches!(outcome.result, Value::Null | Value::Undefined) { h2 { "Result" } (value(&outcome.result)) }
-            h2 id="timeline" { "Timeline" }
-            @if self.failures > 0 { p {
-                @if self.timeline.failed { a href={ (self.here) "#timeline" } { "All" } " · " b { "Failed (" (self.failures) ")" } }
-                @else { b { "All" } " · " a href={ (self.here) "?failed=true#timeline" } { "Failed (" (self.failures) ")" } }
-            } }
-            (self.timeline())
-            (self.pages(&self.timeline, "from", SPANS, "timeline"))
-            @if self.is_cut { p.quiet { "The run has more spans than these; its export has all of its events." } }
+            div.pair {
+                @if let Some(input) = &self.input { section { h2 { "Input" } (brief(input, &format!("{}/events/1", self.here))) } }
+                @if !matches!(outcome.result, Value::Null | Value::Undefined) { section { h2 { "Result" } (value(&outcome.result)) } }
+            }
+            (answers::shown(self.answers.iter().filter_map(|seq| self.data.get(seq)), &self.here))
+            div.beside {
+                section {
+                    h2 id="timeline" { "Timeline" }
+                    @if self.failures > 0 { p {
+                        @if self.timeline.failed { a href={ (self.here) "#timeline" } { "All" } " · " b { "Failed (" (self.failures) ")" } }
+                        @else { b { "All" } " · " a href={ (self.here) "?failed=true#timeline" } { "Failed (" (self.failures) ")" } }
+                    } }
+                    (self.timeline())
+                    (self.pages(&self.timeline, "from", SPANS, "timeline"))
+                    @if self.is_cut { p.quiet { "The run has more spans than these; its export has all of its events." } }
+                }
+                div #side.side {
+                    @if let Some(panel) = &self.panel { (self.panel(panel)) }
+                    @else if let Some(row) = &self.no_row { p.quiet #panel { "The run has no row " code { (crate::api::shown(row)) } "." } }
+                    @else { p.quiet #panel { "Choose a row to see its input, its result and everything else that is known of it." } }
+                    h2 { "Graph" }
+                    img.graph src={ (self.here) "/graph.svg?" (self.seq) } alt="The steps of the workflow with the path taken";
+                }
+            }
             @let denials: Vec<&Denial> = self.denials.iter().filter(|denial| outcome.denial.as_deref() != Some(denial)).collect();
             @if !denials.is_empty() { h2 { "Denials" } @for denial in denials { (self.denied(denial)) } }
-            h2 { "Graph" }
-            p { img.graph src={ (self.here) "/graph.svg?" (self.seq) } alt="The steps of the workflow with the path taken" loading="lazy"; }
             (self.conversation())
             @if outcome.artifacts.as_object().is_some_and(|artifacts| !artifacts.is_empty()) { h2 { "Artifacts" } (value(&outcome.artifacts)) }
             (self.control(run))
@@ -315,7 +335,7 @@ impl Shown {
                     " · asked because of: " (rule)
                     @if let Some(budget) = budget { " · used so far: " (budget) }
                     @if let Some(due) = due { " · to be answered before " (due.to_text()) } }
-                @match &shown.difference { Some(difference) => pre { (difference) }, None => pre { (shown.text) } }
+                @match &shown.difference { Some(difference) => pre tabindex="0" { (difference) }, None => pre tabindex="0" { (shown.text) } }
                 @for note in &shown.notes { p { b { "Note: " } (note) } }
                 @if shown.left_out > 0 || shown.difference.is_some() {
                     details id={ "w-" (id) } { summary { "All arguments, " (shown.bytes) " bytes" } (value(arguments)) }
@@ -367,7 +387,7 @@ impl Shown {
     }
 
     /// A denial, the command that would lift it, and a button where that needs nothing but a word.
-    fn denied(&self, denial: &Denial) -> Markup {
+    pub(super) fn denied(&self, denial: &Denial) -> Markup {
         html! { div.box.denied {
             p { b { (denial.capability) } " was denied: " (prose(&denial.rule)) }
             @if let Some(remedy) = remedy::render(&denial.remedy) { p { "To allow it: " code { (remedy) } } }
@@ -397,54 +417,36 @@ impl Shown {
         } } }
     }
 
-    /// Bars over the time of the run, each with what is known of it.
-    fn timeline(&self) -> Markup {
-        let whole = self.last.ms_since(self.began).max(0.001);
-        let row = |span: &Span| {
-            let end = span.ended.unwrap_or(self.last);
-            let left = (span.began.ms_since(self.began) / whole * 1000.0).min(997.0);
-            let width = (end.ms_since(span.began) / whole * 1000.0).max(3.0);
-            let class = match (&span.failure, span.ended) {
-                (Some(_), _) => "bad",
-                (None, None) => "open",
-                _ => "",
-            };
-            let head = html! {
-                span class={ "name d" (span.depth.min(5)) } { span.kind { (span.kind.as_str()) " " } (span.name)
-                    @if let Some(failure) = &span.failure { " " span.failed { (failure) } } }
-                span.took { @if span.ended.is_some() { (duration(end.ms_since(span.began))) } @else { "…" } }
-                svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
-                    rect x=(format!("{left:.1}")) y="0" width=(format!("{width:.1}")) height="10" {} }
-            };
-            html! { li id={ "e" (span.seq) } class=(class) {
-                details id={ "s" (span.seq) } {
-                    summary { (head) }
-                    p.quiet { a href={ (self.here) "/events?after=" (span.seq - 1) } { "event " (span.seq) } " · " (span.began.to_text())
-                        @for (key, fact) in &span.facts { " · " (key.strip_prefix("opcell.").unwrap_or(key)) " " (fact.as_str().map_or_else(|| fact.to_json(), str::to_owned)) }
-                        @if self.may.run { " · " button.small form="fork" name="at" value=(span.seq) { "Fork after this event" } } }
-                    (data::shown(span, &self.data, &self.here))
-                    @if let Some(receipt) = &span.receipt { (receipt::shown(receipt)) }
-                }
-            } }
-        };
-        html! { ol.timeline { @for span in &self.spans { (row(span)) } } }
-    }
-
     /// Renders the requests to models, and their answers.
     fn conversation(&self) -> Markup {
         html! { @if self.talk.all > 0 {
-            h2 id="conversation" { "Conversation" }
+            details #conversation open[self.is_reading_talk] { summary { h2 { "Conversation" } span.quiet { " of all steps" } }
             @for (at, (said, recorded)) in self.said.iter().enumerate() {
                 @let before = at.checked_sub(1).and_then(|before| self.said.get(before)).map(|(before, _)| &before.step);
                 @if before != Some(&said.step) && !said.step.is_empty() { h3 { "Step " code { (said.step) } } }
                 (part(said, recorded))
             }
             (self.pages(&self.talk, "said", SAID, "conversation"))
+            }
         } }
     }
 }
 
-fn part(of: &Said, recorded: &Recorded) -> Markup {
+/// The kind of a span in the words of people who read a timeline.
+pub(super) fn word(span: &Span) -> &'static str {
+    match (span.kind, span.name.as_str()) {
+        (SpanKind::Cell, _) => "operation",
+        (SpanKind::Round, _) => "model",
+        (SpanKind::Part, _) => "",
+        (SpanKind::Wait, "session") => "open",
+        (SpanKind::Wait, "pause" | "timeout") => "timer",
+        (SpanKind::Wait, _) => "look up",
+        (kind, _) => kind.as_str(),
+    }
+}
+
+/// Renders one event of a conversation.
+pub(super) fn part(of: &Said, recorded: &Recorded) -> Markup {
     let at = recorded.seq;
     match &recorded.event {
         Event::Replied { reply, .. } if let EffectReply::Open(Ok(opened)) = reply.as_ref() => html! {
@@ -479,7 +481,7 @@ fn part(of: &Said, recorded: &Recorded) -> Markup {
 }
 
 fn said(role: opcell_engine::conversation::Role, content: &str) -> Markup {
-    html! { @if !content.is_empty() { div.said { span.kind { (format!("{role:?}").to_lowercase()) } pre { (cut(content)) } } } }
+    html! { @if !content.is_empty() { div.said { span.kind { (format!("{role:?}").to_lowercase()) } pre tabindex="0" { (cut(content)) } } } }
 }
 
 fn sections(of: &Value) -> Markup {
@@ -488,7 +490,7 @@ fn sections(of: &Value) -> Markup {
         h3 { (section.get("component").and_then(Value::as_str).unwrap_or("section")) " "
             span.kind { (section.get("bytes").map(Value::to_json).unwrap_or_default()) " bytes, about "
                 (section.get("tokens").map(Value::to_json).unwrap_or_default()) " tokens" } }
-        pre { (cut(section.get("text").and_then(Value::as_str).unwrap_or_default())) }
+        pre tabindex="0" { (cut(section.get("text").and_then(Value::as_str).unwrap_or_default())) }
     } }
 }
 
@@ -505,7 +507,7 @@ fn is_granted_by_name(remedy: &Remedy) -> bool {
 }
 
 /// A sentence whose names are between backticks.
-fn prose(text: &str) -> Markup {
+pub(super) fn prose(text: &str) -> Markup {
     html! { @for (at, part) in text.split('`').enumerate() {
         @if at % 2 == 1 { code { (part) } } @else { (part) }
     } }
