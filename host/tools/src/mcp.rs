@@ -204,8 +204,10 @@ impl CallOptions<'_> {
 pub enum Binary {
     /// They stay in the result, in base64: a step can use them.
     Keep,
-    /// Pictures stay; of everything else, its kind and size take its place: a model reads text and sees pictures.
+    /// Pictures stay, of the rest only kind and size: a model sees the pictures of a result.
     Pictures,
+    /// Their kind and size take their place: a model reads text.
+    Omit,
 }
 
 fn failed(reason: &str, message: String, retriable: bool) -> Failure {

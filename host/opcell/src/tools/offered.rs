@@ -142,7 +142,7 @@ impl Offered {
     }
 
     async fn read(&self, input: &ToolInput) -> Result<Value, Failure> {
-        let binary = if input.model().is_some() { Binary::Pictures } else { Binary::Keep };
+        let for_model = input.model().is_some();
         let key = match self.part {
             Part::Resources => "uri",
             Part::Prompts => "name",
@@ -150,10 +150,14 @@ impl Offered {
         let Some(name) = input.arguments.get(key).and_then(Value::as_str) else { return self.listed().await };
         self.check(name)?;
         match self.part {
-            Part::Resources => self.server.read_resource(name, binary).await,
+            Part::Resources => {
+                self.server.read_resource(name, if for_model { Binary::Pictures } else { Binary::Keep }).await
+            }
             Part::Prompts => {
                 let nothing = Value::object::<&str>([]);
                 let arguments = input.arguments.get("arguments").unwrap_or(&nothing);
+                // The pictures of its messages are no parts of a result.
+                let binary = if for_model { Binary::Omit } else { Binary::Keep };
                 self.server.prompt(name, arguments, binary).await
             }
         }

@@ -52,7 +52,8 @@ fn answer(api: Api) -> Json {
 
 async fn sent(api: Api, sees: Option<bool>) -> Json {
     let server = Server::start(vec![Canned::json(answer(api))]).await;
-    let models = models(&server, api, &key(), |provider| provider.models[0].supports_images = sees);
+    let key = key();
+    let models = models(&server, api, &key, |provider| provider.models[0].supports_images = sees);
     models.complete(&asked(), None).await.unwrap();
     server.asked().remove(0).body
 }
@@ -105,7 +106,7 @@ const WORKFLOW: &str = r#"
 
 #[tokio::test]
 async fn a_model_that_reads_a_picture_is_shown_it_whatever_the_file_is_called() {
-    let call = anthropic_call("read", json!({"path": "work/drawing.txt"}));
+    let call = anthropic_call("read", json!({"path": "drawing.txt"}));
     let server = Server::start(vec![Canned::json(call), Canned::json(anthropic_text("fine"))]).await;
     let (key, work) = (key(), tempfile::TempDir::new().unwrap());
     std::fs::write(work.path().join("drawing.txt"), crate::tools::png(3, 2)).unwrap();

@@ -153,7 +153,7 @@ pub(crate) mod tests {
             (BASE64_STANDARD.encode("<svg/>"), "not a PNG"),
             ("%%%".to_owned(), "not base64"),
             (String::new(), "not a PNG"),
-            (BASE64_STANDARD.encode(b"\xff\xd8\xff\xe0\0\x10JFIF"), "cannot be read"),
+            (BASE64_STANDARD.encode(b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x02\0"), "cannot be read"),
         ] {
             let settled = settled(vec![good.clone(), block("image/png", &data), Value::from("text")]);
             assert_eq!((&settled[0], &settled[2]), (&good, &Value::from("text")));

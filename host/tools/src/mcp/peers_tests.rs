@@ -117,8 +117,8 @@ async fn a_resource_and_a_prompt_are_data_and_their_failures_are_sentences() {
     *'"name":"p"'*) say '"messages":[{"role":"user","content":{"type":"text","text":"go"}},{"content":{"type":"image","data":"aGVsbG8h","mimeType":"image/png"}}]' ;;"#,
     );
     let read = async |uri: &str, binary| server.read_resource(uri, binary).await;
-    assert_eq!(read("r://text", Binary::Pictures).await.unwrap(), Value::from("hi"));
-    let omitted = read("r://image", Binary::Pictures).await.unwrap().to_json();
+    assert_eq!(read("r://text", Binary::Omit).await.unwrap(), Value::from("hi"));
+    let omitted = read("r://image", Binary::Omit).await.unwrap().to_json();
     assert!(omitted.contains("omitted") && !omitted.contains("aGVsbG8h"), "{omitted}");
     assert!(read("r://image", Binary::Keep).await.unwrap().to_json().contains("aGVsbG8h"));
     for (uri, reason, said) in [
@@ -127,10 +127,10 @@ async fn a_resource_and_a_prompt_are_data_and_their_failures_are_sentences() {
         ("r://none", "mcp-error", "none"),
         ("r://long", "malformed-result", "bytes"),
     ] {
-        let failure = read(uri, Binary::Pictures).await.unwrap_err();
+        let failure = read(uri, Binary::Omit).await.unwrap_err();
         assert!(&*failure.reason == reason && failure.message.contains(said), "{failure:?}");
     }
-    let prompt = server.prompt("p", &nothing(), Binary::Pictures).await.unwrap().to_json();
+    let prompt = server.prompt("p", &nothing(), Binary::Omit).await.unwrap().to_json();
     assert!(prompt.starts_with(r#"[{"role":"user","content":"go"},{"role":"user","content":{"#), "{prompt}");
     assert!(prompt.contains("omitted"), "{prompt}");
 }

@@ -170,15 +170,15 @@ fn is_nothing(value: &Json) -> bool {
     }
 }
 
-/// A block as it is. For a model, binary content is only described, whatever kind of block holds it, but for pictures.
+/// A block as it is, or without its binary content, whatever kind of block holds it.
 pub(super) fn part(block: Json, binary: Binary) -> Value {
-    if binary == Binary::Pictures
+    if binary != Binary::Keep
         && let Json::Object(entries) = &block
     {
         let text = |of: &Map<String, Json>, key: &str| of.get(key).and_then(Json::as_str).map(str::to_owned);
         let kind = text(entries, "type").unwrap_or_else(|| "content".to_owned());
         if let Some(data) = text(entries, "data") {
-            if kind == "image" {
+            if kind == "image" && binary == Binary::Pictures {
                 return block.into();
             }
             return omitted(&kind, text(entries, "mimeType").as_deref(), None, &data);
@@ -186,7 +186,8 @@ pub(super) fn part(block: Json, binary: Binary) -> Value {
         let held = entries.get("resource").and_then(Json::as_object).unwrap_or(entries);
         if let Some(blob) = text(held, "blob") {
             let (mime_type, uri) = (text(held, "mimeType"), text(held, "uri"));
-            if mime_type.as_deref().is_some_and(|kind| kind.starts_with("image/")) {
+            let is_picture = mime_type.as_deref().is_some_and(|kind| kind.starts_with("image/"));
+            if is_picture && binary == Binary::Pictures {
                 let known = [("uri", uri), ("mimeType", mime_type), ("data", Some(blob))];
                 let known = known.into_iter().filter_map(|(key, text)| Some((key, Value::from(text?))));
                 return Value::object([("type", Value::from("image"))].into_iter().chain(known));
@@ -231,7 +232,7 @@ mod tests {
     use serde_json::json;
 
     fn of(result: Json) -> Result<String, String> {
-        output("t", result, Binary::Pictures).map(|output| output.value.to_json()).map_err(|failure| failure.message)
+        output("t", result, Binary::Omit).map(|output| output.value.to_json()).map_err(|failure| failure.message)
     }
 
     #[test]
@@ -271,7 +272,7 @@ mod tests {
     fn what_is_said_beside_structured_content_is_noted_unless_it_says_the_same() {
         let beside = |content: Json, structured: Json| {
             let result = json!({"content": content, "structuredContent": structured});
-            output("t", result, Binary::Pictures).unwrap().beside
+            output("t", result, Binary::Omit).unwrap().beside
         };
         let text = |text: &str| json!([{"type": "text", "text": text}]);
         for (said, structured) in [

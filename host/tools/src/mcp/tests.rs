@@ -96,10 +96,12 @@ async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
     let image = answer(
         r#"{"content":[{"type":"text","text":"here"},{"type":"image","data":"AAAAAAAA","mimeType":"image/png"}]}"#,
     );
-    let (server, _folder) = server(&[&image, &image], |config| config);
+    let (server, _folder) = server(&[&image, &image, &image], |config| config);
     let kept = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap().value;
     assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
-    let reported = server.call("t", &nothing(), CallOptions::new(Binary::Pictures)).await.unwrap().value.to_json();
+    let seen = server.call("t", &nothing(), CallOptions::new(Binary::Pictures)).await.unwrap().value;
+    assert_eq!(seen, kept);
+    let reported = server.call("t", &nothing(), CallOptions::new(Binary::Omit)).await.unwrap().value.to_json();
     assert!(reported.contains(r#""mimeType":"image/png""#) && reported.contains(r#""bytes":6"#), "{reported}");
     assert!(!reported.contains("AAAA") && reported.contains("here"), "{reported}");
 }

@@ -109,6 +109,9 @@ impl<'de> Deserializer<'de> for &'de Value {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
             Value::Undefined | Value::Null => visitor.visit_none(),
+            Value::Number(number) if matches!(number.kind(), NumberKind::Float(of) if !of.is_finite()) => {
+                visitor.visit_none()
+            }
             _ => visitor.visit_some(self),
         }
     }
