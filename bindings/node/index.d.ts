@@ -343,7 +343,7 @@ export declare class Workflow {
 
 /** A question that a suspended run waits for. */
 export declare class Question {
-  readonly kind: "signal" | "grant" | "call" | "doubt";
+  readonly kind: "signal" | "grant" | "call" | "input" | "doubt";
   /** The step that waits. */
   readonly step: string;
   /** Names this question and no other. */
@@ -354,6 +354,14 @@ export declare class Question {
   readonly text?: string;
   /** Of a grant: the refusal that the run asks to lift. */
   readonly denial?: Denial;
+  /** Of a call or a form: the tool. */
+  readonly tool?: string;
+  /** Of a call: the arguments of the model. */
+  readonly arguments?: Json;
+  /** Of a form: the JSON Schema of its values. */
+  readonly schema?: Json;
+  /** Of a doubt: the effect, for `Run.settle`. */
+  readonly effect?: number;
   readonly raw: { readonly [key: string]: Json };
 }
 
@@ -402,6 +410,20 @@ export declare class Suspended {
   readonly questions: Question[];
 }
 
+/** The parts of an answer with yes. */
+export interface Approval {
+  /** The person who decides, for the record. */
+  by?: string;
+  /** Of an approval: the reason. */
+  why?: string;
+  /** Of a grant or a call: for every later one that is the same as well. */
+  forTheRun?: boolean;
+  /** Of a call: the arguments with which it is made, instead of the model's. The record keeps both. */
+  arguments?: { readonly [key: string]: JsonInput };
+  /** Of a form: its values; those that are left out are its defaults. */
+  values?: { readonly [key: string]: JsonInput };
+}
+
 /** A run: one that this host drives, or one of its journal. */
 export declare class Run {
   private constructor();
@@ -417,10 +439,18 @@ export declare class Run {
   /** Follows the run from its first event until this host no longer drives it. */
   events(options?: { signal?: AbortSignal }): AsyncGenerator<Event | Suspended, void, void>;
   [Symbol.asyncIterator](): AsyncGenerator<Event | Suspended, void, void>;
-  /** Answers an open question with yes: by its ID, or an approval by its name. Returns the step that takes it now. */
-  approve(question: string, options?: { by?: string; why?: string; forTheRun?: boolean }): Promise<string | null>;
+  /**
+   * Answers an open question with yes: by its ID, or an approval by its name. Returns the step that takes it now. What
+   * the question does not take is an error, and nothing is answered.
+   */
+  approve(question: string, options?: Approval): Promise<string | null>;
   /** Answers an open question with no. */
   refuse(question: string, options?: { by?: string; why?: string }): Promise<string | null>;
+  /**
+   * Answers an effect in doubt, which may have happened before a crash: repeats it, treats it as done with the result
+   * `null`, or treats it as failed.
+   */
+  settle(effect: number, answer: "retry" | "skip" | "fail", options?: { by?: string }): Promise<string | null>;
   /** Sends a signal to a step that waits for it, now or later; returns the step that takes it now. */
   signal(name: string, data?: JsonInput, options?: { by?: string }): Promise<string | null>;
   /** Asks the run to stop; it ends as cancelled. */

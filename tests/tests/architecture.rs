@@ -280,3 +280,46 @@ fn the_sandbox_and_sessions_name_no_command_and_no_configuration_file() {
         }
     }
 }
+
+/// Texts of the library that are for people who have the command: remedies as commands, the project file's own
+/// documentation, and the first lines of files that the command reads.
+const FOR_THE_COMMAND: &[&str] = &[
+    "host/opcell/src/remedy.rs",
+    "host/opcell/src/config/schema.rs",
+    "host/opcell/src/config/schema/sessions.rs",
+    "host/opcell/src/config/lock.rs",
+    "host/opcell/src/consent/trusted.rs",
+];
+
+#[test]
+fn the_library_names_no_command_and_no_option_of_the_command_line() {
+    let crates = [
+        "types",
+        "yaml",
+        "ir",
+        "core",
+        "engine",
+        "journal",
+        "journal-postgres",
+        "process",
+        "registry",
+        "sandbox",
+        "schema",
+        "session",
+        "tools",
+        "workers",
+        "workflow",
+        "restate",
+        "opcell",
+    ];
+    for (file, number, line) in crates.into_iter().flat_map(|name| code(&format!("host/{name}/src"))) {
+        if FOR_THE_COMMAND.contains(&file.as_str()) {
+            continue;
+        }
+        // A line of dashes is none.
+        let mut after_dashes = line.split("`--").skip(1);
+        let is_option = after_dashes.any(|rest| rest.starts_with(|first: char| first.is_ascii_alphabetic()));
+        let names = is_option || line.contains("`opcell ") || line.contains("cargo install");
+        assert!(!names, "{file}:{number} names a command or an option; write a `FollowUp`: {line}");
+    }
+}

@@ -63,11 +63,28 @@ fn said(literal: &str) -> String {
     joined.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// What the command line says for the follow-ups that texts put in by these names.
+const FOLLOW_UPS: &[(&str, &str)] = &[
+    ("{show_run}", "`opcell runs show …`"),
+    ("{list_runs}", "`opcell runs list`"),
+    ("{export_run}", "`opcell runs export …`"),
+    ("{adopt_run}", "`opcell runs adopt …`"),
+    ("{diff_plugin}", "`opcell plugin diff …`"),
+    ("{accept_plugin}", "`opcell plugin update …`"),
+    ("{fetch_plugin}", "`opcell plugin fetch …`"),
+    ("{name_project}", "`--config …`"),
+    ("{name_journal}", "`--journal=PATH`"),
+    ("{name_component}", "name its component: `--plugin FILE.wasm`"),
+    ("{choose_prompt}", "`--prompt …`"),
+    ("{frozen}", "this command runs `--locked`"),
+];
+
 /// A literal of `format!` as people read it, what is put in as `…`.
 fn filled(literal: &str) -> String {
     static PUT_IN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\{[^{}]*\}").unwrap());
     static SEVERAL: LazyLock<Regex> = LazyLock::new(|| Regex::new("…{2,}").unwrap());
-    let filled = PUT_IN.replace_all(&said(literal), "…").replace("{{", "{").replace("}}", "}");
+    let literal = FOLLOW_UPS.iter().fold(said(literal), |literal, (name, words)| literal.replace(name, words));
+    let filled = PUT_IN.replace_all(&literal, "…").replace("{{", "{").replace("}}", "}");
     SEVERAL.replace_all(&filled, "…").into_owned()
 }
 

@@ -45,8 +45,12 @@ class Question {
     this.step = data.step;
     this.id = data.id || undefined;
     this.name = data.name ?? undefined;
-    this.text = data.question ?? data.what ?? undefined;
+    this.text = data.question ?? data.what ?? data.message ?? undefined;
     this.denial = data.denial ? new Denial(data.denial) : undefined;
+    this.tool = data.tool ?? undefined;
+    this.arguments = data.arguments ?? undefined;
+    this.schema = data.schema ?? undefined;
+    this.effect = data.kind === "doubt" ? data.effect : undefined;
     this.raw = data;
   }
 }
@@ -147,13 +151,20 @@ class Run {
   }
 
   /** Answers an open question with yes: by its ID, or an approval by its name. */
-  approve(question, { by, why, forTheRun = false } = {}) {
-    return operation((number) => this.#native.approve(number, question, by, why, forTheRun));
+  async approve(question, { by, why, forTheRun = false, arguments: changed, values } = {}) {
+    if (changed === null) throw new TypeError("the arguments of the call: expected an object, but found null");
+    if (values === null) throw new TypeError("the values of the form: expected an object, but found null");
+    return operation((number) => this.#native.approve(number, question, by, why, forTheRun, changed, values));
   }
 
   /** Answers an open question with no. */
   refuse(question, { by, why } = {}) {
     return operation((number) => this.#native.refuse(number, question, by, why));
+  }
+
+  /** Answers an effect in doubt, which may have happened before a crash: `retry`, `skip` or `fail`. */
+  settle(effect, answer, { by } = {}) {
+    return operation((number) => this.#native.settle(number, effect, answer, by));
   }
 
   /** Sends a signal to a step that waits for it, now or later. */

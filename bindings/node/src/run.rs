@@ -8,10 +8,13 @@ use crate::{
 use futures_util::{Stream, StreamExt as _};
 use napi::{Either, Status};
 use napi_derive::napi;
-use opcell::{Decision, Delivery, Diagnostic, Rejected, Run, RunRef, RunUpdate, Value, Workflow};
+use opcell::{Decision, Delivery, Diagnostic, EffectId, Rejected, Run, RunRef, RunUpdate, Value, Workflow};
 use opcell_bindings::{data, error::Raised};
 use std::{pin::Pin, sync::Arc};
 use tokio::sync::Mutex;
+
+/// The largest integer that a number of JavaScript has exactly.
+const MAX_INTEGER: f64 = 9_007_199_254_740_991.0;
 
 /// A compiled workflow.
 #[napi]
@@ -168,15 +171,49 @@ impl NativeRun {
 
     /// Answers an open question with yes.
     #[napi]
-    pub fn approve(&self, number: f64, question: String, by: Option<String>, why: Option<String>, for_the_run: bool) {
-        let decision = with(Decision::approve(), by, why);
-        self.decide(number, question, if for_the_run { decision.for_the_run() } else { decision });
+    pub fn approve(
+        &self,
+        number: f64,
+        question: String,
+        by: Option<String>,
+        why: Option<String>,
+        for_the_run: bool,
+        arguments: Option<Given>,
+        values: Option<Given>,
+    ) -> napi::Result<()> {
+        let mut decision = with(Decision::approve(), by, why);
+        if for_the_run {
+            decision = decision.for_the_run();
+        }
+        if let Some(arguments) = arguments {
+            decision = decision.arguments(arguments.named("the arguments of the call")?);
+        }
+        if let Some(values) = values {
+            decision = decision.values(values.named("the values of the form")?);
+        }
+        self.decide(number, question, decision);
+        Ok(())
     }
 
     /// Answers an open question with no.
     #[napi]
     pub fn refuse(&self, number: f64, question: String, by: Option<String>, why: Option<String>) {
         self.decide(number, question, with(Decision::refuse(), by, why));
+    }
+
+    /// Answers an effect in doubt.
+    #[napi]
+    pub fn settle(&self, number: f64, effect: f64, answer: String, by: Option<String>) -> napi::Result<()> {
+        let invalid = |problem: String| napi::Error::new(Status::InvalidArg, problem);
+        let answer = data::settlement(&answer).map_err(invalid)?;
+        if effect.fract() != 0.0 || !(0.0..=MAX_INTEGER).contains(&effect) {
+            return Err(invalid(format!("`{effect}` is not the number of an effect")));
+        }
+        let run = self.by_id.clone();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number within bounds")]
+        let effect = EffectId(effect as u64);
+        self.connection.begin(number, async move { delivered(run.settle(effect, answer, by.as_deref()).await?) });
+        Ok(())
     }
 
     /// Sends a signal.

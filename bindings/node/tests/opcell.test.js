@@ -43,6 +43,23 @@ const ASK = `
           :contributions [{:type :template :text "Say hello."}]}]}
 `;
 
+const BUY = `
+{:name "buy" :description "A model that buys"
+ :steps [{:name "buy" :type :session :tools ["shop.buy"] :approve :always
+          :contributions [{:type :template :text "Buy something." :vars {}}]}]}
+`;
+
+const BUYER = `
+version: 1
+order: any
+turns:
+  - when: { round: 0 }
+    tool-calls:
+      - { name: shop.buy, arguments: { amount: 500 } }
+  - when: { round: 1 }
+    text: "Bought."
+`;
+
 const ARTICLE = {
   type: "object",
   properties: { article: { type: "integer" } },
@@ -517,6 +534,37 @@ test("a run waits for its approval and completes", async (t) => {
   const history = await (await host.runById(outcome.run)).history();
   assert.ok(history.some((event) => event.receipt));
   await assert.rejects((await host.runById(outcome.run)).approve("ship"), opcell.RunError);
+});
+
+test("the arguments of a model's call are changed", async (t) => {
+  const project = path.join(folder(), "opcell.toml");
+  writeFileSync(project, '[sessions]\nscript = "script.yaml"\ncontext-files = "none"\n');
+  writeFileSync(path.join(path.dirname(project), "script.yaml"), BUYER);
+  const bought = [];
+  const schema = { type: "object", properties: { amount: { type: "integer" } }, required: ["amount"] };
+  const host = opened(t, { project }).tool("shop.buy", { description: "Buys something.", schema }, ({ amount }) => {
+    bought.push(amount);
+    return "bought";
+  });
+  let outcome = await host.run(Workflow.compile("buy.edn", BUY));
+  const [question] = outcome.questions;
+  assert.deepEqual([question.kind, question.tool, question.arguments], ["call", "shop.buy", { amount: 500 }]);
+  const run = await host.runById(outcome.run);
+  for (const unfit of [{ arguments: { amount: "20" } }, { values: {} }, { why: "less" }]) {
+    await assert.rejects(run.approve(question.id, unfit), { code: "answer-not-taken" });
+  }
+  await assert.rejects(run.approve(question.id, { arguments: null }), TypeError);
+  await run.approve(question.id, { by: "ann", arguments: { amount: 20 } });
+  outcome = await (await host.resume(outcome.run)).outcome();
+  assert.deepEqual([outcome.status, bought], ["completed", [20]]);
+});
+
+test("an effect that is not in doubt is not settled", async (t) => {
+  const host = opened(t, { plugins: [ECHO] });
+  const run = await host.runById((await host.run(ship(), { order: 17 })).run);
+  await assert.rejects(run.settle(1, "retry", { by: "ann" }), { code: "not-asked" });
+  await assert.rejects(async () => run.settle(1, "redo"), /`redo`/);
+  await assert.rejects(async () => run.settle(1.5, "retry"), /1\.5/);
 });
 
 test("an abort ends the waiting for a run, which continues", async (t) => {

@@ -56,7 +56,7 @@ class Question:
     """A question that a suspended run waits for."""
 
     kind: str
-    """``signal``, ``grant``, ``call`` or ``doubt``."""
+    """``signal``, ``grant``, ``call``, ``input`` or ``doubt``."""
     step: str
     """The step that waits."""
     id: Optional[str]
@@ -67,6 +67,14 @@ class Question:
     """The text of the question."""
     denial: Optional[Denial] = None
     """Of a grant: the refusal that the run asks to lift."""
+    tool: Optional[str] = None
+    """Of a call or a form: the tool."""
+    arguments: Any = None
+    """Of a call: the arguments of the model."""
+    schema: Any = None
+    """Of a form: the JSON Schema of its values."""
+    effect: Optional[int] = None
+    """Of a doubt: the effect, for :meth:`Run.settle`."""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Every field."""
 
@@ -78,8 +86,12 @@ class Question:
             data["step"],
             data.get("id") or None,
             data.get("name"),
-            data.get("question") or data.get("what"),
+            data.get("question") or data.get("what") or data.get("message"),
             Denial._of(denial) if denial else None,
+            data.get("tool"),
+            data.get("arguments"),
+            data.get("schema"),
+            data.get("effect") if data["kind"] == "doubt" else None,
             data,
         )
 
@@ -245,19 +257,37 @@ class Run:
                 yield update
 
     def approve(
-        self, question: str, *, by: Optional[str] = None, why: Optional[str] = None, for_the_run: bool = False
+        self,
+        question: str,
+        *,
+        by: Optional[str] = None,
+        why: Optional[str] = None,
+        for_the_run: bool = False,
+        arguments: Optional[Mapping[str, Any]] = None,
+        values: Optional[Mapping[str, Any]] = None,
     ) -> Optional[str]:
         """Answers an open question with yes: by its ID, or an approval by its name.
 
+        A call of a model is made with ``arguments`` instead of the model's; the record keeps both. A form is filled in
+        with ``values``; those that are left out are its defaults. ``why`` is for an approval, ``for_the_run`` for a
+        grant or a call: what the question does not take is an error, and nothing is answered.
+
         Returns the step that takes the answer now. A run without a driver takes it when it is resumed.
         """
-        return self._native.approve(question, by, why, for_the_run).wait()
+        return self._native.approve(question, by, why, for_the_run, arguments, values).wait()
 
     async def aapprove(
-        self, question: str, *, by: Optional[str] = None, why: Optional[str] = None, for_the_run: bool = False
+        self,
+        question: str,
+        *,
+        by: Optional[str] = None,
+        why: Optional[str] = None,
+        for_the_run: bool = False,
+        arguments: Optional[Mapping[str, Any]] = None,
+        values: Optional[Mapping[str, Any]] = None,
     ) -> Optional[str]:
         """As :meth:`approve`."""
-        return await awaited(self._native.approve(question, by, why, for_the_run))
+        return await awaited(self._native.approve(question, by, why, for_the_run, arguments, values))
 
     def refuse(self, question: str, *, by: Optional[str] = None, why: Optional[str] = None) -> Optional[str]:
         """Answers an open question with no; otherwise as :meth:`approve`."""
@@ -266,6 +296,17 @@ class Run:
     async def arefuse(self, question: str, *, by: Optional[str] = None, why: Optional[str] = None) -> Optional[str]:
         """As :meth:`refuse`."""
         return await awaited(self._native.refuse(question, by, why))
+
+    def settle(self, effect: int, answer: str, *, by: Optional[str] = None) -> Optional[str]:
+        """Answers an effect in doubt, which may have happened before a crash: a question of the kind ``doubt``.
+
+        ``retry`` repeats it, ``skip`` treats it as done with the result ``None``, ``fail`` treats it as failed.
+        """
+        return self._native.settle(effect, answer, by).wait()
+
+    async def asettle(self, effect: int, answer: str, *, by: Optional[str] = None) -> Optional[str]:
+        """As :meth:`settle`."""
+        return await awaited(self._native.settle(effect, answer, by))
 
     def signal(self, name: str, data: Any = None, *, by: Optional[str] = None) -> Optional[str]:
         """Sends a signal to a step that waits for it, now or later; returns the step that takes it now."""

@@ -7,9 +7,12 @@ use crate::{
     value::to_python,
 };
 use futures_util::{Stream, StreamExt as _};
-use opcell::{Decision, Delivery, Diagnostic, Run, RunError, RunRef, RunUpdate, Value, Workflow};
+use opcell::{Decision, Delivery, Diagnostic, EffectId, Run, RunError, RunRef, RunUpdate, Value, Workflow};
 use opcell_bindings::data;
-use pyo3::{exceptions::PyRuntimeError, prelude::*};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+};
 use std::{path::PathBuf, pin::Pin, sync::Arc};
 use tokio::sync::Mutex;
 
@@ -160,14 +163,38 @@ impl NativeRun {
     }
 
     /// Answers an open question with yes.
-    fn approve(&self, question: String, by: Option<String>, why: Option<String>, for_the_run: bool) -> Pending {
-        let decision = with(Decision::approve(), by, why);
-        self.decide(question, if for_the_run { decision.for_the_run() } else { decision })
+    fn approve(
+        &self,
+        question: String,
+        by: Option<String>,
+        why: Option<String>,
+        for_the_run: bool,
+        arguments: Option<&Bound<'_, PyAny>>,
+        values: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Pending> {
+        let mut decision = with(Decision::approve(), by, why);
+        if for_the_run {
+            decision = decision.for_the_run();
+        }
+        if let Some(arguments) = arguments {
+            decision = decision.arguments(given("the arguments of the call", arguments)?);
+        }
+        if let Some(values) = values {
+            decision = decision.values(given("the values of the form", values)?);
+        }
+        Ok(self.decide(question, decision))
     }
 
     /// Answers an open question with no.
     fn refuse(&self, question: String, by: Option<String>, why: Option<String>) -> Pending {
         self.decide(question, with(Decision::refuse(), by, why))
+    }
+
+    /// Answers an effect in doubt.
+    fn settle(&self, effect: u64, answer: &str, by: Option<String>) -> PyResult<Pending> {
+        let answer = data::settlement(answer).map_err(PyValueError::new_err)?;
+        let run = self.by_id.clone();
+        Ok(Pending::new(async move { delivered(run.settle(EffectId(effect), answer, by.as_deref()).await) }))
     }
 
     /// Sends a signal.

@@ -43,6 +43,24 @@ PRICES = """
 """
 
 
+BUY = """
+{:name "buy" :description "A model that buys"
+ :steps [{:name "buy" :type :session :tools ["shop.buy"] :approve :always
+          :contributions [{:type :template :text "Buy something." :vars {}}]}]}
+"""
+
+BUYER = """
+version: 1
+order: any
+turns:
+  - when: { round: 0 }
+    tool-calls:
+      - { name: shop.buy, arguments: { amount: 500 } }
+  - when: { round: 1 }
+    text: "Bought."
+"""
+
+
 def ship():
     return Workflow.compile("ship.edn", SHIP)
 
@@ -416,6 +434,39 @@ class Runs(unittest.TestCase):
             self.assertTrue(any(event.receipt for event in history))
             with self.assertRaises(opcell.RunError):
                 host.run_by_id(outcome.run).approve("ship")
+
+    def test_the_arguments_of_a_models_call_are_changed(self):
+        project = folder(self) / "opcell.toml"
+        project.write_text('[sessions]\nscript = "script.yaml"\ncontext-files = "none"\n')
+        (project.parent / "script.yaml").write_text(BUYER)
+        bought = []
+
+        def buy(amount: int) -> str:
+            """Buys something."""
+            bought.append(amount)
+            return "bought"
+
+        with Host(project=project, tools=[opcell.Tool(buy, name="shop.buy")]) as host:
+            outcome = host.run(Workflow.compile("buy.edn", BUY))
+            (question,) = outcome.questions
+            self.assertEqual((question.kind, question.tool, question.arguments), ("call", "shop.buy", {"amount": 500}))
+            run = host.run_by_id(outcome.run)
+            for unfit in [{"arguments": {"amount": "20"}}, {"values": {}}, {"why": "less"}]:
+                with self.assertRaises(opcell.RunError) as raised:
+                    run.approve(question.id, **unfit)
+                self.assertEqual(raised.exception.code, "answer-not-taken")
+            run.approve(question.id, by="ann", arguments={"amount": 20})
+            outcome = host.resume(outcome.run).outcome()
+        self.assertEqual((outcome.status, bought), ("completed", [20]))
+
+    def test_an_effect_that_is_not_in_doubt_is_not_settled(self):
+        with Host(plugins=[ECHO]) as host:
+            run = host.run_by_id(host.run(ship(), {"order": 17}).run)
+            with self.assertRaises(opcell.RunError) as raised:
+                run.settle(1, "retry", by="ann")
+            self.assertEqual(raised.exception.code, "not-asked")
+            with self.assertRaisesRegex(ValueError, "`redo`"):
+                run.settle(1, "redo")
 
     def test_a_run_that_fails_says_why(self):
         with Host() as host:

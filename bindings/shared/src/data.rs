@@ -1,7 +1,7 @@
 //! Runs as data.
 
 use crate::error::denial;
-use opcell::{Outcome, Question, Recorded, RunOutcome, RunUpdate, Value, consent::Requests, run::receipt};
+use opcell::{Answer, Outcome, Question, Recorded, RunOutcome, RunUpdate, Value, consent::Requests, run::receipt};
 
 /// An update of a run: an object with `event`, or one with `questions`.
 #[must_use]
@@ -48,6 +48,19 @@ pub fn questions(questions: &[Question]) -> Value {
         Value::Object(fields)
     });
     Value::from(flat.collect::<Vec<_>>())
+}
+
+/// The answer to an effect in doubt, by its name.
+///
+/// # Errors
+/// When it is not one, with a sentence.
+pub fn settlement(name: &str) -> Result<Answer, String> {
+    match name {
+        "retry" => Ok(Answer::Retry),
+        "skip" => Ok(Answer::Skip),
+        "fail" => Ok(Answer::Fail),
+        other => Err(format!("`{other}` does not settle an effect in doubt; `retry`, `skip` and `fail` do")),
+    }
 }
 
 /// The state of a run: how it ended, or the questions that it waits for.

@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod fill;
 mod follow;
+mod follow_up;
 mod graph;
 mod init;
 mod input;
@@ -327,6 +328,7 @@ fn to_the_end<T>(runtime: tokio::runtime::Runtime, work: impl Future<Output = T>
 pub fn main() -> ExitCode {
     // In a child that was started to compile a plugin, this is all that happens.
     opcell::prepare();
+    follow_up::install();
     // Measured from outside, as a program that does nothing else: before anything of the command line is set up.
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {

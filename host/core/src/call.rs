@@ -189,7 +189,7 @@ pub enum CompactionReason {
 }
 
 impl ModelReply {
-    /// An answer of text alone, by the model of this name, without a word on what it used.
+    /// An answer of text alone, by the model of this name; its usage is unknown.
     #[must_use]
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
@@ -199,6 +199,14 @@ impl ModelReply {
             logprobs: None,
             compacted: None,
         }
+    }
+
+    /// Adds a call of a tool to the answer. The ID must be unique in the conversation.
+    #[must_use]
+    pub fn calling(mut self, id: impl Into<String>, tool: impl Into<String>, arguments: impl Into<Value>) -> Self {
+        let call = ToolCallRequest { id: id.into(), name: tool.into(), arguments: arguments.into() };
+        self.message.tool_calls.push(call);
+        self
     }
 }
 

@@ -11,6 +11,8 @@
 //! Must not know: clocks, threads, async, journals, files, plugins, models. Whatever it needs to know about them
 //! beforehand it asks a [`effect::Catalogue`].
 
+#![warn(missing_debug_implementations)]
+
 pub mod failure;
 pub mod id;
 

@@ -2,6 +2,7 @@
 
 use opcell_core::{Status, id::Timestamp, state::ApplyError};
 use opcell_journal::{JournalError, RunId};
+use opcell_types::FollowUp;
 use std::sync::Arc;
 
 /// Why a run could not be driven on. The run itself has not ended: it can be resumed.
@@ -47,8 +48,9 @@ pub enum RunError {
     /// The run's events take more memory than reading it may.
     #[error(
         "run `{run}` is too large to be read whole: its events up to {seq} take more than {} MiB; \
-         `opcell runs export {run}` reads it piece by piece",
-        bytes >> 20
+         {export_run} reads it piece by piece",
+        bytes >> 20,
+        export_run = FollowUp::ExportRun(run.to_string())
     )]
     TooLarge {
         /// ID of the run.

@@ -8,6 +8,8 @@
 //!
 //! Must not know: WebAssembly, providers, SQL, files, the command line. It reaches the world through [`ports`].
 
+#![warn(missing_debug_implementations)]
+
 pub mod perform;
 pub mod ports;
 pub mod tool;

@@ -140,6 +140,22 @@ pub trait Timer: Send + Sync {
     async fn deadline(&self, ms: f64);
 }
 
+/// A clock that several owners share.
+#[async_trait]
+impl<T: Timer + ?Sized> Timer for Arc<T> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+
+    async fn sleep(&self, ms: f64) {
+        (**self).sleep(ms).await;
+    }
+
+    async fn deadline(&self, ms: f64) {
+        (**self).deadline(ms).await;
+    }
+}
+
 /// The computer's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemTimer;
@@ -202,6 +218,12 @@ pub struct Ports {
     pub workflows: Arc<dyn Workflows>,
     /// Time.
     pub timer: Arc<dyn Timer>,
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ports").finish_non_exhaustive()
+    }
 }
 
 impl Catalogue for Ports {

@@ -139,6 +139,12 @@ pub struct Worker<T> {
     looked: Option<Instant>,
 }
 
+impl<T> std::fmt::Debug for Worker<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 impl<T: Turns> Worker<T> {
     /// A worker that has not begun.
     #[must_use]

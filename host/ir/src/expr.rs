@@ -270,6 +270,12 @@ impl Expression {
 /// An expression that is evaluated for many elements: what it needs on the way is made once.
 pub struct Evaluation<'a>(Result<eval::Machine<'a>, &'a ExprError>);
 
+impl std::fmt::Debug for Evaluation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Evaluation").finish_non_exhaustive()
+    }
+}
+
 impl<'a> Evaluation<'a> {
     /// The expression's value, borrowed from the context where it is a part of it.
     ///

@@ -9,6 +9,8 @@
 //! Must not know: languages and their readers, threads, clocks, files, networks, async, WebAssembly. Nothing here
 //! recurses on untrusted depth.
 
+#![warn(missing_debug_implementations)]
+
 pub mod agent;
 pub mod arguments;
 pub mod checks;

@@ -7,6 +7,7 @@ use crate::{
     versions::SharedVersions,
 };
 use async_trait::async_trait;
+use opcell_types::FollowUp;
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// A run to make, with its first records: all of it or nothing.
@@ -177,7 +178,9 @@ pub enum JournalError {
     /// The run came with a journal that its user did not make.
     #[error(
         "run `{run}` was not made here: it came with {path}, or was there when that file was first opened; \
-         look at it with `opcell runs show {run}`, and let it run with `opcell runs adopt {run}`"
+         look at it with {show_run}, and let it run with {adopt_run}",
+        show_run = FollowUp::ShowRun(run.to_string()),
+        adopt_run = FollowUp::AdoptRun(run.to_string())
     )]
     FromElsewhere {
         /// ID of the run.
@@ -256,9 +259,10 @@ pub enum JournalError {
     },
     /// The run's records have more text than taking it over may read.
     #[error(
-        "run `{run}` has more than {} MiB of events after its last snapshot; it cannot be resumed, and `opcell runs export {run}` \
+        "run `{run}` has more than {} MiB of events after its last snapshot; it cannot be resumed, and {export_run} \
          reads it piece by piece",
-        bytes >> 20
+        bytes >> 20,
+        export_run = FollowUp::ExportRun(run.to_string())
     )]
     TooLarge {
         /// ID of the run.

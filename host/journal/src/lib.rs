@@ -6,6 +6,7 @@
 //! Must not know: what a record means. A record's payload is JSON text that the engine wrote; the journal keeps it, in
 //! order, and gives it back unchanged.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 mod record;

@@ -23,7 +23,7 @@ use opcell_sandbox::{Access, CellRequest, CellResult, HostServices, LoadError, M
 use opcell_schema::shown;
 use opcell_session::tools::SessionTool;
 use opcell_types::{
-    OperationId, ToolDescription, Value,
+    FollowUp, OperationId, ToolDescription, Value,
     denial::{Capability, HttpScope, Remedy},
 };
 use serde::Serialize;
@@ -173,6 +173,12 @@ pub struct Catalog {
     /// The catalogue itself, for the calls of its plugins' cells.
     this: OnceLock<Weak<Catalog>>,
     widened: Mutex<Widened>,
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").finish_non_exhaustive()
+    }
 }
 
 impl Catalog {
@@ -443,10 +449,12 @@ impl Catalog {
             [name] => Some(format!("plugin {name} is not loaded, because {one}")),
             names => Some(format!("plugins {} are not loaded, because {several}", names.join(", "))),
         };
+        let (diff, accept) = (FollowUp::DiffPlugin(None), FollowUp::AcceptPlugin(None));
+        let accepted = format!("{diff} shows what has changed, and {accept} accepts it");
         let changed = said(
             named(|error| matches!(error, LoadError::Changed { .. })),
-            "its file is not the one that was agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
-            "their files are not those that were agreed to; `opcell plugin diff` shows what has changed, and `opcell plugin update` accepts it",
+            &format!("its file is not the one that was agreed to; {accepted}"),
+            &format!("their files are not those that were agreed to; {accepted}"),
         );
         let asks = said(
             named(|error| matches!(error, LoadError::AsksForMore(_))),
@@ -455,8 +463,8 @@ impl Catalog {
         );
         let unusable = said(
             named(LoadError::is_of_component),
-            "its component cannot be used; `opcell check` shows why",
-            "their components cannot be used; `opcell check` shows why",
+            &format!("its component cannot be used; {} shows why", FollowUp::CheckProject),
+            &format!("their components cannot be used; {} shows why", FollowUp::CheckProject),
         );
         let reasons: Vec<String> = [changed, asks, unusable].into_iter().flatten().collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))

@@ -308,6 +308,8 @@ pub struct PluginGrants {
     pub prompt: bool,
     /// Calls of tools that a person has approved: the tool, and its arguments as JSON.
     pub approved: Vec<(String, String)>,
+    /// The first thing that was granted twice under one name.
+    pub(crate) conflict: Option<String>,
 }
 
 /// Something that a plugin may reach.
@@ -368,8 +370,18 @@ impl PluginGrants {
         match grant {
             Grant::Tool(name) => drop(capabilities.tools.insert(name)),
             Grant::Skill(name) => drop(capabilities.skills.insert(name)),
-            Grant::Files(name, files) => drop(capabilities.files.insert(name, files)),
-            Grant::Store(name, store) => drop(capabilities.stores.insert(name, store)),
+            Grant::Files(name, files) => {
+                if capabilities.files.get(&name).is_some_and(|other| *other != files) {
+                    self.conflict.get_or_insert_with(|| format!("the grant of files `{name}`"));
+                }
+                capabilities.files.insert(name, files);
+            }
+            Grant::Store(name, store) => {
+                if capabilities.stores.get(&name).is_some_and(|other| *other != store) {
+                    self.conflict.get_or_insert_with(|| format!("the grant of the store `{name}`"));
+                }
+                capabilities.stores.insert(name, store);
+            }
             Grant::Call(tool, arguments) => self.approved.push((tool, arguments)),
             Grant::Http(rule) => {
                 capabilities.tools.insert(HTTP_FETCH.to_owned());
@@ -381,6 +393,11 @@ impl PluginGrants {
 
 impl PluginConfig {
     /// A plugin with no grants, within the host's limits. `name` is what receipts, denials and errors call it.
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// let repo = PluginConfig::new("repo", "plugins/repo.wasm");
+    /// ```
     #[must_use]
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self {
@@ -404,6 +421,13 @@ impl PluginConfig {
 
     /// A plugin whose component is in memory, such as one that is part of the program (`include_bytes!`). Otherwise as
     /// [`PluginConfig::new`].
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// # fn plugin(component: Vec<u8>) -> PluginConfig {
+    /// PluginConfig::from_bytes("repo", component)
+    /// # }
+    /// ```
     #[must_use]
     pub fn from_bytes(name: impl Into<String>, component: impl Into<Arc<[u8]>>) -> Self {
         Self::of_component(name, Component::Bytes(component.into()))
@@ -411,6 +435,23 @@ impl PluginConfig {
 
     /// A plugin whose component a store of the program has, under the plugin's name. Otherwise as
     /// [`PluginConfig::new`].
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// use opcell::{ComponentStore, StoreFailure};
+    ///
+    /// /// The plugins that users have installed.
+    /// struct Installed;
+    ///
+    /// #[async_trait]
+    /// impl ComponentStore for Installed {
+    ///     async fn component(&self, plugin: &str) -> Result<Vec<u8>, StoreFailure> {
+    ///         Err(format!("{plugin} is not installed").into())
+    ///     }
+    /// }
+    ///
+    /// let plugin = PluginConfig::stored("repo", Installed);
+    /// ```
     #[must_use]
     pub fn stored(name: impl Into<String>, store: impl ComponentStore + 'static) -> Self {
         Self::of_component(name, Component::Stored(Arc::new(store)))
@@ -464,29 +505,52 @@ impl PluginConfig {
     }
 
     /// Lets the plugin reach one thing more, as far as its manifest asks for it.
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// let repo = PluginConfig::new("repo", "repo.wasm").grant(Grant::read("workspace", "/srv/repo"));
+    /// ```
     #[must_use]
     pub fn grant(mut self, grant: Grant) -> Self {
         self.grants.add(grant);
         self
     }
 
-    /// Limits of its own, where they are tighter than the host's.
+    /// Limits of its own, where they are tighter than the host's. Of several such limits the tightest counts.
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// let limits = LimitRequest { memory: Some(32 << 20), ..LimitRequest::default() };
+    /// let repo = PluginConfig::new("repo", "repo.wasm").limits(limits);
+    /// ```
     #[must_use]
     pub fn limits(mut self, limits: LimitRequest) -> Self {
-        self.limits = limits;
+        self.limits = limits.tighter(&self.limits);
         self
     }
 
     /// Sets what the plugin reads under `key` through `wasi:config/store`.
+    ///
+    /// ```
+    /// # use opcell::{Tenant, prelude::*};
+    /// let repo = PluginConfig::new("repo", "repo.wasm").setting("branch", "main");
+    /// ```
     #[must_use]
     pub fn setting(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.settings.insert(key.into(), value.into());
+        let (key, value) = (key.into(), value.into());
+        if self.settings.get(&key).is_some_and(|other| *other != value) {
+            self.grants.conflict.get_or_insert_with(|| format!("the setting `{key}`"));
+        }
+        self.settings.insert(key, value);
         self
     }
 
     /// A ceiling of its own, in place of the host's: it may be higher.
     #[must_use]
     pub fn ceiling(mut self, ceiling: LimitRequest) -> Self {
+        if self.ceiling != LimitRequest::default() && self.ceiling != ceiling {
+            self.grants.conflict.get_or_insert_with(|| "`ceiling`".to_owned());
+        }
         self.ceiling = ceiling;
         self
     }
@@ -525,12 +589,12 @@ impl Config {
 
     /// A project without a file: no plugins, no grants.
     #[must_use]
-    pub fn empty(root: PathBuf) -> Self {
+    pub fn empty(root: impl Into<PathBuf>) -> Self {
         opcell_workers::install();
         Self {
             file: None,
             source: Arc::new(SourceFile::new("", "")),
-            root,
+            root: root.into(),
             workflows: Vec::new(),
             default_workflows: Vec::new(),
             plugins: IndexMap::new(),
@@ -604,7 +668,8 @@ impl Config {
     ///
     /// # Errors
     /// Every finding, each with its place.
-    pub fn load(file: &Path) -> Result<Self, Rejected> {
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, Rejected> {
+        let file = file.as_ref();
         let name = file.display().to_string();
         let unreadable =
             |what: String| Rejected::plain(Diagnostic::error("project-file-unreadable", format!("{name}: {what}")));

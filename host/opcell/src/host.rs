@@ -67,6 +67,16 @@ impl Host {
     }
 
     /// Every operation and judge of the plugins.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// for entry in host.catalog().entries() {
+    ///     println!("{}", entry.id);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
@@ -74,6 +84,16 @@ impl Host {
 
     /// The plugins that were left out, because they ask for more than their operator has agreed to
     /// ([`NewPermissions::LeaveOut`]) or cannot be used ([`UnusablePlugins::LeaveOut`]).
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// for left_out in host.left_out() {
+    ///     eprintln!("{}: {}", left_out.plugin, left_out.error);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn left_out(&self) -> &[PluginError] {
         self.catalog.left_out()
@@ -99,6 +119,14 @@ impl Host {
 
     /// A workflow by the path of its document, or by its name in the project.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let workflow = host.open("workflows/greet.edn")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When there is none, or it does not compile.
     pub fn open(&self, target: &str) -> Result<Workflow, Rejected> {
@@ -108,6 +136,16 @@ impl Host {
     /// Starts a run, drives it in a task of its own, and returns at once. `input` is the run's `workflow-input`; for a
     /// workflow with declared inputs it is an object of them.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let workflow = host.open("greet")?;
+    /// let run = host.start(&workflow, opcell::json!({"name": "Ada"})).await?;
+    /// println!("{}", run.outcome().await?.ended()?.result);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the workflow names operations or judges that no plugin offers, or the journal does not take the run.
     pub async fn start(&self, workflow: &Workflow, input: Value) -> Result<Run, StartError> {
@@ -115,6 +153,15 @@ impl Host {
     }
 
     /// As [`Host::start`], with options. What the run pins is found out here: every plugin that it may call.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let options = RunOptions { tenant: Some("acme".into()), detach: true, ..RunOptions::default() };
+    /// let run = host.start_with(&host.open("greet")?, Value::Null, options).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Host::start`].
@@ -140,6 +187,14 @@ impl Host {
 
     /// Resumes a run of the journal that has no driver, with its own definition and with the versions of plugins that
     /// it was started with: those of this host, or earlier ones that its lock accepted.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.resume("order-17", opcell::ResumeOptions::default()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the journal does not have the run, another process drives it, or a version that it was started with is
@@ -205,6 +260,16 @@ impl Host {
 
     /// The tools that documents may call by a name of the project, and whether they are there. Starts the MCP servers
     /// among them.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// for tool in host.tools().await {
+    ///     println!("{tool:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn tools(&self) -> Vec<ToolEntry> {
         self.catalog.tool_entries().await
     }
@@ -262,6 +327,16 @@ impl Host {
 
     /// Checks the names that a workflow uses, and the outcomes that it routes, against what this host has. Findings are
     /// warnings: the languages' own runtimes only find out when the step is entered.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// for finding in host.check(&host.open("greet")?) {
+    ///     eprintln!("{}", finding.message);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn check(&self, workflow: &Workflow) -> Vec<Diagnostic> {
         let mut findings = checks::names(workflow.ir(), self);
@@ -278,6 +353,14 @@ impl Host {
     }
 
     /// Returns the use of each pool of cells at this moment; none without plugins.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let busy: usize = host.pools().iter().map(|pool| pool.busy as usize).sum();
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn pools(&self) -> Vec<PoolUse> {
         self.parts.loader.sandbox.opened().map(|sandbox| sandbox.pools()).unwrap_or_default()

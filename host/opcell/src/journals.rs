@@ -108,7 +108,10 @@ async fn apart<T: Send + 'static>(
 mod file {
     use super::{Arc, Diagnostic, HostError, Journal, JournalError, Path, Rejected};
     use opcell_journal::{BackupError, SqliteJournal};
-    use opcell_types::files::{Folder, Readers};
+    use opcell_types::{
+        FollowUp,
+        files::{Folder, Readers},
+    };
     use std::io;
 
     pub(super) fn backup(store: &Path, copy: &Path) -> Result<u64, HostError> {
@@ -129,7 +132,10 @@ mod file {
         match error {
             BackupError::Journal(error) => HostError::Journal(error),
             BackupError::Exists(_) => finding("already-exists", "choose another path"),
-            BackupError::InUse(_) => finding("journal-in-use", "`opcell runs list` shows which runs are driven"),
+            BackupError::InUse(_) => {
+                let list_runs = FollowUp::ListRuns;
+                finding("journal-in-use", &format!("{list_runs} shows which runs are driven"))
+            }
             _ => finding("unreadable", "the copy and the journal must be files that this user may read and write"),
         }
     }

@@ -57,6 +57,7 @@
 //! **In**: a project file ([`config`]), documents ([`document`]), the input of a run. **Out**: events, an outcome,
 //! receipts ([`run`]), and findings that point into what was read ([`report`]).
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod builtin;
@@ -115,9 +116,9 @@ pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
     Decision, Delivery, Engine, ResumeOptions, RunError, RunOptions, RunOutcome, RunUpdate, Sender, Status,
     conversation::{Message, Messages, ToolCallRequest, Usage},
-    event::{Event, Recorded},
+    event::{Answer, EffectId, Event, Recorded, Timestamp},
     outcome::Question,
-    ports::{Effects, ModelReply, ModelRound, Reply, RunText, Success, TextSink},
+    ports::{Effects, ModelReply, ModelRound, Reply, RunText, Success, TextSink, Timer},
     receipt::{CallReceipt, Provider, Receipt},
     tool::{Caller, ModelCaller, Tool, ToolInput},
 };
@@ -130,8 +131,8 @@ pub use opcell_sandbox::{
 };
 pub use opcell_session::models::Model;
 pub use opcell_types::{
-    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, NewRunId, OperationId, Remedy,
-    Source, ToolDescription, TouchLog, Touched, Value,
+    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, FollowUp, NewRunId, OperationId,
+    Remedy, Source, ToolDescription, TouchLog, Touched, Value,
 };
 pub use report::Rejected;
 pub use run::{NotEnded, Outcome, ResumedRun, Run, RunRef, TypedReceipt, Workflow};

@@ -23,6 +23,12 @@ pub struct Library {
     known: RwLock<Arc<Known>>,
 }
 
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Library").finish_non_exhaustive()
+    }
+}
+
 /// The content of the folders when they were last read.
 #[derive(Default, Clone)]
 struct Known {

@@ -139,6 +139,14 @@ impl LiveHost {
     }
 
     /// The newest host. Take it once for each thing that begins.
+    ///
+    /// ```
+    /// # use opcell::{LiveHost, prelude::*};
+    /// # async fn example(live: &LiveHost) -> Result<(), Box<dyn std::error::Error>> {
+    /// let called = live.now().invoke("greet/hello", opcell::json!({})).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn now(&self) -> Host {
         let hosts = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +165,16 @@ impl LiveHost {
     /// Looks at every plugin of the host and of `fresh`, the project as it is now: exchanges those whose component, lock,
     /// grants or settings have changed, loads those that are new, and removes those that are gone. Says what became of
     /// each change, once.
+    ///
+    /// ```
+    /// # use opcell::{LiveHost, prelude::*};
+    /// # async fn example(live: &LiveHost) -> Result<(), Box<dyn std::error::Error>> {
+    /// for exchange in live.refresh(&Config::load("opcell.toml")?).await {
+    ///     println!("{exchange:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refresh(&self, fresh: &Config) -> Vec<Exchange> {
         let _one = self.0.exchanging.lock().await;
         let mut said = Vec::new();
@@ -190,6 +208,14 @@ impl LiveHost {
 
     /// Takes a plugin away from what begins now. Calls that are in flight and runs that began with it end with it.
     ///
+    /// ```
+    /// # use opcell::{LiveHost, prelude::*};
+    /// # async fn example(live: &LiveHost) -> Result<(), Box<dyn std::error::Error>> {
+    /// live.remove("spelling").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`Host::without_plugin`]; everything stays as it is.
     pub async fn remove(&self, name: &str) -> Result<(), HostError> {
@@ -209,6 +235,14 @@ impl LiveHost {
     }
 
     /// Closes the newest host and those before it that are still kept, as [`Host::close`].
+    ///
+    /// ```
+    /// # use opcell::{LiveHost, prelude::*};
+    /// # async fn example(live: &LiveHost) -> Result<(), Box<dyn std::error::Error>> {
+    /// live.close(std::time::Duration::from_secs(10)).await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn close(&self, grace: Duration) {
         let hosts: Vec<Host> = self.0.hosts.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
         futures_util::future::join_all(hosts.iter().map(|host| host.close(grace))).await;

@@ -22,7 +22,7 @@ use opcell_sandbox::{
     host::{HostServices, LogEvent},
 };
 use opcell_session::code::{Program, ProgramTools, Programs};
-use opcell_types::{CallContext, ToolDescription, TouchLog, Value};
+use opcell_types::{CallContext, FollowUp, ToolDescription, TouchLog, Value};
 use std::{
     io,
     sync::{Arc, Weak, atomic::AtomicU64},
@@ -36,7 +36,9 @@ const RUN_JAVASCRIPT: &str = "code/run";
 const RUN_PYTHON: &str = "python/run";
 
 /// The reason for which programs in Python cannot be run, with its remedy.
-const NO_PYTHON: &str = "the runtime for Python is not installed; `opcell code install python` builds it";
+fn no_python() -> String {
+    format!("the runtime for Python is not installed; {} builds it", FollowUp::InstallPython)
+}
 
 /// Milliseconds that a program may take where the project says nothing of the plugin.
 const WALL_TIME: u64 = 10 * 60_000;
@@ -81,7 +83,7 @@ impl SessionPrograms {
         let plugin = match read {
             Ok(Ok(plugin)) => plugin,
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(cannot(NO_PYTHON));
+                return Err(cannot(&no_python()));
             }
             Ok(Err(error)) => return Err(cannot(&format!("the runtime for Python cannot be read: {error}"))),
             Err(_) => return Err(cannot("the runtime for Python cannot be read")),
@@ -159,7 +161,7 @@ fn cannot(why: &str) -> Failure {
 impl Programs for SessionPrograms {
     fn lacks(&self, language: CodeMode) -> Option<String> {
         let has = || self.ground.places.python_runtime().is_some_and(|path| path.is_file());
-        (language == CodeMode::Python && !has()).then(|| NO_PYTHON.to_owned())
+        (language == CodeMode::Python && !has()).then(no_python)
     }
 
     async fn run(&self, program: Program) -> Reply<Value> {

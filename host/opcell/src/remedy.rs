@@ -3,7 +3,7 @@
 use opcell_engine::approval::CallArguments;
 use opcell_sandbox::LoadError;
 use opcell_types::{
-    Access, Denial, Remedy, Value,
+    Access, Denial, FollowUp, Remedy, Value,
     denial::{Capability, HttpScope},
     text::{cleaned, printable},
 };
@@ -60,9 +60,9 @@ fn skill_of(plugin: &str) -> Option<&str> {
 
 /// The command that helps with a finding of this code, where the finding itself has no help.
 #[must_use]
-pub fn of_code(code: &str) -> Option<&'static str> {
+pub fn of_code(code: &str) -> Option<String> {
     match code {
-        "unknown-operation" => Some("`opcell op list` lists the operations"),
+        "unknown-operation" => Some(format!("{} lists the operations", FollowUp::ListOperations)),
         _ => None,
     }
 }
@@ -91,14 +91,14 @@ pub fn fits(denial: &Denial) -> bool {
     }
 }
 
-/// A load error with the commands that would agree to what an upgrade newly asks for.
+/// A load error with the remedies that would agree to what an upgrade newly asks for.
 pub(crate) fn load_error(error: &LoadError) -> String {
     /// Requests that are listed.
     const SHOWN: usize = 20;
     let LoadError::AsksForMore(denials) = error else { return error.to_string() };
     let mut text = "this version requests more than the one before and is not loaded until that is granted:".to_owned();
     for denial in denials.iter().take(SHOWN) {
-        let _ = write!(text, "\n  {}: {}", denial.capability, render(&denial.remedy).unwrap_or_default());
+        let _ = write!(text, "\n  {}: {}", denial.capability, FollowUp::Allow(denial.remedy.clone().into()));
     }
     if let Some(more @ 1..) = denials.len().checked_sub(SHOWN) {
         let _ = write!(text, "\n  and {more} more");
@@ -112,21 +112,22 @@ pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
     match error {
         LoadError::CoreModule { described: true } => {
             let path = shell_word(&path.display().to_string());
-            Some(format!("make a component of it: `opcell plugin build {path}`"))
+            Some(format!("make a component of it: {}", FollowUp::BuildPlugin(Some(path))))
         }
-        LoadError::CoreModule { described: false } => Some(
-            "build it with `opcell plugin build` in the plugin's folder; `opcell plugin new NAME --lang LANG` makes one"
-                .to_owned(),
-        ),
+        LoadError::CoreModule { described: false } => Some(format!(
+            "build it with {} in the plugin's folder; {} makes one",
+            FollowUp::BuildPlugin(None),
+            FollowUp::NewPlugin(None)
+        )),
         LoadError::NotAComponent { .. } if path.extension().is_some_and(|ending| ending == "wat") => {
             let file = path.display().to_string();
             let (text, binary) = (shell_word(&file), shell_word(&path.with_extension("wasm").display().to_string()));
             Some(format!("this is WebAssembly as text; assemble it: `wasm-tools parse {text} -o {binary}`"))
         }
-        LoadError::World { .. } => Some(
-            "if it was not written for Opcell: `opcell plugin add FILE --typed`, or `exports = \"typed\"` in opcell.toml"
-                .to_owned(),
-        ),
+        LoadError::World { .. } => Some(format!(
+            "if it was not written for Opcell: {}, or `exports = \"typed\"` in opcell.toml",
+            FollowUp::AddTyped
+        )),
         _ => None,
     }
 }

@@ -24,7 +24,7 @@ use opcell_sandbox::{
     CellRequest, CompileMode, Exports, HostCall, LoadRequest, Metering, PluginSource, Recording, Sandbox,
     SandboxConfig, Tape, recording::MAX_BYTES,
 };
-use opcell_types::{CallContext, Digest, Value, Verdict};
+use opcell_types::{CallContext, Digest, FollowUp, Value, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use std::{
@@ -130,19 +130,18 @@ pub fn calls(run: &str, events: &[Recorded], step: &str) -> Result<Vec<RecordedC
         return Ok(calls.into_iter().map(|(_, call)| call).collect());
     }
     let finding = |code, message: String| Box::new(Diagnostic::error(code, message));
+    let show_run = FollowUp::ShowRun(run.to_string());
     let known: BTreeMap<&str, ()> = locator.entered().map(|name| (&**name, ())).collect();
     if !known.contains_key(step) {
         let unknown = finding("unknown-step", format!("run {run} entered no step `{step}`"));
         return Err(Box::new(unknown.help(match did_you_mean(step, known.keys().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("`opcell runs show {run}` lists its steps"),
+            None => format!("{show_run} lists its steps"),
         })));
     }
     if unrecorded == 0 {
         let message = format!("step `{step}` of run {run} called no plugin, or its call has not ended");
-        return Err(Box::new(
-            finding("no-plugin-call", message).help(format!("`opcell runs show {run}` shows what it did")),
-        ));
+        return Err(Box::new(finding("no-plugin-call", message).help(format!("{show_run} shows what it did"))));
     }
     let message = format!("run {run} has no record of the host calls of step `{step}`");
     let help = "set `record-host-calls = true` in [journal] of the project file, or in [plugins.NAME] for one plugin, \
@@ -316,7 +315,8 @@ fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<P
     }
     let Some(plugin) = config.plugins.get(&call.plugin) else {
         let message = format!("the call was made to plugin `{}`, which the project does not have", call.plugin);
-        let help = "name its component: `--plugin FILE.wasm`".to_owned();
+        let name_component = FollowUp::NameComponent;
+        let help = format!("{name_component}");
         return Err(Rejected::plain(Diagnostic::error("unknown-plugin", message).help(help)).into());
     };
     if plugin.origin.is_none() && plugin.script.is_some() {

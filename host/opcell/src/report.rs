@@ -5,6 +5,7 @@ use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceSpan, SpanContents,
 };
 use opcell_ir::{Diagnostic, Severity, SourceFile, Span};
+use opcell_types::FollowUp;
 use serde_json::json;
 use std::{
     borrow::Cow,
@@ -90,7 +91,7 @@ pub fn render_all(source: Option<&SourceFile>, diagnostics: &[Diagnostic], color
     let mut text: String = shown.map(|diagnostic| render_in(masked.as_ref(), diagnostic, color)).collect();
     let more = diagnostics.len().saturating_sub(MAX_FINDINGS);
     if more > 0 {
-        text.push_str(&format!("and {more} more findings, which `--json` lists\n"));
+        text.push_str(&format!("and {more} more findings, which {} lists\n", FollowUp::AllFindings));
     }
     text
 }
@@ -154,7 +155,7 @@ pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_js
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
-        "help": diagnostic.help.as_deref().or_else(|| remedy::of_code(diagnostic.code)),
+        "help": diagnostic.help.clone().or_else(|| remedy::of_code(diagnostic.code)),
         "path": diagnostic.path,
         "related": related.collect::<Vec<_>>(),
     })
@@ -195,8 +196,11 @@ impl<'a> Shown<'a> {
         let excerpt = source
             .filter(|_| diagnostic.span.is_some())
             .map(|masked| Excerpt { source: masked.source, text: &masked.text });
-        let help = diagnostic.help.as_deref().or_else(|| remedy::of_code(diagnostic.code));
-        Self { message, help: help.map(printable), diagnostic, excerpt }
+        let help = match diagnostic.help.as_deref() {
+            Some(help) => Some(printable(help)),
+            None => remedy::of_code(diagnostic.code).map(|help| Cow::Owned(printable(&help).into_owned())),
+        };
+        Self { message, help, diagnostic, excerpt }
     }
 }
 
@@ -365,7 +369,7 @@ mod tests {
         let findings = (0..1000).map(|at| Diagnostic::error("c", format!("finding {at}.")).at(Span::new(at, at + 1)));
         let text = Rejected::in_source(source, findings.collect()).render(false);
         assert!(text.contains("finding 99.") && !text.contains("finding 100."), "{text}");
-        assert!(text.ends_with("and 900 more findings, which `--json` lists\n"), "{text}");
+        assert!(text.ends_with("and 900 more findings, which `Rejected::diagnostics` lists\n"), "{text}");
     }
 
     #[test]

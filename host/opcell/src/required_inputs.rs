@@ -6,7 +6,7 @@ use opcell_ir::{
     ir::{Form, PathSegment, SourceRef, SourceSpec, ValueSpec},
 };
 use opcell_schema::Schema;
-use opcell_types::Value;
+use opcell_types::{FollowUp, Value};
 use opcell_workflow::document::Language;
 
 /// Steps that the check of one variable may take.
@@ -22,7 +22,8 @@ pub(crate) fn unchosen(workflow: &Workflow) -> Option<Diagnostic> {
     let message =
         format!("`{}` has {} prompts and no workflow: a run has to say which one is asked", ir.name, keys.len());
     let first = keys.first().copied().unwrap_or_default();
-    let help = format!("choose one, such as `--prompt {first}`; its prompts are: {}", keys.join(", "));
+    let choose_prompt = FollowUp::ChoosePrompt(first.to_owned());
+    let help = format!("choose one, such as {choose_prompt}; its prompts are: {}", keys.join(", "));
     Some(Diagnostic::error("no-entry", message).help(help))
 }
 

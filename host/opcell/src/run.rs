@@ -36,6 +36,14 @@ impl Workflow {
 
     /// Reads and compiles a document; the file name extension selects the language.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let workflow = Workflow::load("workflows/greet.edn")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Every error of the document, with its place. Warnings are in [`Workflow::warnings`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Rejected> {
@@ -43,6 +51,16 @@ impl Workflow {
     }
 
     /// Compiles a text; `name` decides the language as a file's name would, and is what findings call it.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = r#"{:name "w" :description "d" :steps [{:name "e" :type :exit :status :success :output 1}]}"#;
+    /// let workflow = Workflow::compile("w.edn", text)?;
+    /// assert_eq!(workflow.step_names().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Workflow::load`].

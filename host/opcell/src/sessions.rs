@@ -11,6 +11,7 @@ use crate::{
     http::HttpClient,
     library::Library,
     report::Rejected,
+    tenants::Tenants,
     tools::Fetch,
 };
 pub(crate) use delegation::ChildRuns;
@@ -50,6 +51,7 @@ pub(crate) struct SessionDeps<'a> {
     pub programs: Arc<dyn Programs>,
     /// The result of [`own_tools`].
     pub own: Vec<SessionTool>,
+    pub tenants: Arc<Tenants>,
 }
 
 /// The host's own tools, as far as the project enables them: over its file roots, requests, commands.
@@ -118,7 +120,7 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
     let mut builder = HostSessions::builder()
         .tools(tools)
         .programs(around.programs)
-        .models(models)
+        .models(models.with_tenants(around.tenants))
         .skills(around.skills.clone())
         .context_files(context_files)
         .workflows(around.library.clone())

@@ -15,6 +15,7 @@ use opcell_sandbox::{
     ANY_TOOL,
     manifest::{self, Manifest},
 };
+use opcell_types::FollowUp;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -71,8 +72,8 @@ pub fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let extension = path.extension().unwrap_or_default();
     if let Some((_, language)) = BUILT.iter().find(|(built, _)| extension == *built) {
         return Err(format!(
-            "a plugin in this language needs a build: `opcell plugin new NAME --lang {language}`; only JavaScript (.js) \
-             runs from its source"
+            "a plugin in this language needs a build: {}; only JavaScript (.js) runs from its source",
+            FollowUp::NewPlugin(Some(language))
         ));
     }
     if !is_source(path) {
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn other_languages_need_a_build() {
         let error = read_component(Path::new("op.py"), 100).unwrap_err();
-        assert!(error.contains("`opcell plugin new NAME --lang python`"), "{error}");
+        assert!(error.contains("needs a build: a template for plugins"), "{error}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use opcell_engine::{
     outcome::Question,
 };
 use opcell_journal::RunEntry;
+use opcell_types::FollowUp;
 use serde::{Serialize, Serializer};
 use std::{collections::HashSet, sync::Arc};
 
@@ -145,7 +146,7 @@ impl Standing {
             return Ok(standing);
         }
         if engine.journal().is_from_elsewhere(&entry.run) {
-            standing.waits_for = vec![format!("`opcell runs adopt {}`: it was not made here", entry.run)];
+            standing.waits_for = vec![format!("{}: it was not made here", FollowUp::AdoptRun(entry.run.to_string()))];
             standing.is_stuck = true;
             return Ok(standing);
         }
@@ -174,7 +175,7 @@ impl Standing {
         standing.waits_for = needs(state, here);
         let answer = if answered.is_some() { ": it was answered" } else { "" };
         if standing.waits_for.is_empty() {
-            standing.waits_for.push(format!("a worker, or `opcell runs resume {}`{answer}", entry.run));
+            standing.waits_for.push(format!("a worker, or {}{answer}", FollowUp::ResumeRun(entry.run.to_string())));
         } else if answered.is_some() {
             standing.waits_for.push("it was answered".to_owned());
         }

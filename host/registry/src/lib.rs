@@ -13,6 +13,7 @@
 //! The client is ours rather than `oci-client`'s, which follows redirects by itself, reads bodies without a bound and
 //! resolves names without a check. Tests hold it against that client in both directions.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod artifact;

@@ -174,7 +174,8 @@ fn refused(error: RunError) -> HandlerError {
     match &error {
         RunError::MayNotApprove { signal, .. } => {
             let message = format!(
-                "`{signal}` is an approval, and who calls through Restate is not known; use `opcell runs approve`"
+                "`{signal}` is an approval, and who calls through Restate is not known; use {}",
+                opcell_types::FollowUp::ApproveRun
             );
             TerminalError::new_with_code(403, message).into()
         }

@@ -18,6 +18,7 @@
 //! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. Beside the road
 //! stands [`bare`], the engine alone, which cells are measured against.
 
+#![warn(missing_debug_implementations)]
 #![allow(clippy::result_large_err, reason = "a refusal carries its remedy, and no hot path returns one")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 

@@ -136,6 +136,12 @@ pub struct CellRequest<'a> {
     pub within: Option<Arc<PluginContext>>,
 }
 
+impl std::fmt::Debug for CellRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CellRequest").field("id", &self.id).field("context", &self.context).finish_non_exhaustive()
+    }
+}
+
 impl<'a> CellRequest<'a> {
     /// A call outside of any run, with no host behind it.
     #[must_use]

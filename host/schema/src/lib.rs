@@ -8,6 +8,8 @@
 //!
 //! It is not a place for schemas of this project's own making; their cost is known.
 
+#![warn(missing_debug_implementations)]
+
 mod cost;
 mod dialect;
 mod graph;

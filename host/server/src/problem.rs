@@ -110,7 +110,7 @@ impl From<Rejected> for Problem {
             _ => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let mut problem = Self::new(status, code, rejected.to_string());
-        let help = |first: &Diagnostic| first.help.clone().or_else(|| remedy::of_code(first.code).map(str::to_owned));
+        let help = |first: &Diagnostic| first.help.clone().or_else(|| remedy::of_code(first.code));
         problem.remedy = first.and_then(help);
         problem.findings = rejected.to_json();
         problem

@@ -43,6 +43,12 @@ pub struct Program {
     pub tools: Arc<dyn ProgramTools>,
 }
 
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("language", &self.language).finish_non_exhaustive()
+    }
+}
+
 /// Runs programs, each in a cell of its own.
 #[async_trait]
 pub trait Programs: Send + Sync {

@@ -14,6 +14,7 @@
 //! know, [`prompt`] makes it text, [`models`] answers, [`tools`] does what the answer asks for, [`code`] does it by
 //! programs, [`sessions`] puts them together.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 mod confined;

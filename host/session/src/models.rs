@@ -67,9 +67,10 @@ pub mod fuzzing {
     }
 }
 
-pub use catalogue::{ListedModel, Models, ModelsError, SelectError};
+pub use catalogue::{ListedModel, Models, ModelsError, SelectError, TenantModel, TenantModels};
 pub use config::{
     Api, FALLBACK_REASONS, FallbackConfig, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource,
+    TenantKey,
 };
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;

@@ -56,6 +56,12 @@ pub struct HostSessions {
     windows: Windows,
 }
 
+impl std::fmt::Debug for HostSessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostSessions").finish_non_exhaustive()
+    }
+}
+
 impl HostSessions {
     /// Starts from nothing: no models beside the known providers, no tools, no skills.
     #[must_use]

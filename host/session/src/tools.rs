@@ -56,6 +56,12 @@ pub struct SessionTool {
     pub approved: Vec<Value>,
 }
 
+impl std::fmt::Debug for SessionTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SessionTool").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
 impl SessionTool {
     /// A tool that every session has, under its own name.
     #[must_use]

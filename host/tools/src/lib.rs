@@ -8,6 +8,7 @@
 //!
 //! **In**: a request or a call as data, and the rules of the caller. **Out**: data, or a closed error.
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod http;

@@ -8,6 +8,7 @@
 //! Must not know: any other crate of Opcell, commands and configuration files, threads, clocks, networks; of files,
 //! only how one is read within bounds, and made where others may have put links ([`files`]).
 
+#![warn(missing_debug_implementations)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod control;
@@ -25,6 +26,7 @@ pub mod context;
 pub mod denial;
 pub mod effects;
 pub mod failure;
+pub mod follow_up;
 pub mod input;
 pub mod outcome;
 pub mod tool;
@@ -36,6 +38,7 @@ pub use context::CallContext;
 pub use denial::{Access, Capability, Denial, Remedy};
 pub use effects::Effects;
 pub use failure::{Failure, FailureKind, Fault, Source};
+pub use follow_up::FollowUp;
 pub use input::{GivenInput, InputAnswer, InputForm, InputRequest};
 pub use names::{Digest, OperationId};
 pub use outcome::{Outcome, Verdict};

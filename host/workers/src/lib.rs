@@ -3,6 +3,8 @@
 //! Owns: starting and joining them. Must not know: what runs on them. In and out: [`opcell_types::workers::Workers`].
 //! Whatever runs workflows or cells, or compiles documents, calls [`install`] first.
 
+#![warn(missing_debug_implementations)]
+
 use opcell_types::workers::{Workers, lend};
 use std::{
     num::NonZero,

@@ -16,6 +16,7 @@ pub trait Companions {
 }
 
 /// Nothing beside the workflow.
+#[derive(Debug)]
 pub struct NoCompanions;
 
 impl Companions for NoCompanions {

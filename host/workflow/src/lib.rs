@@ -6,6 +6,8 @@
 //! Must not know: threads, clocks, files, networks, async, WebAssembly. Text comes in; [`opcell_ir::WorkflowIr`] and
 //! [`opcell_ir::Diagnostic`]s go out. Nothing here recurses on untrusted depth.
 
+#![warn(missing_debug_implementations)]
+
 pub mod companions;
 pub mod document;
 pub mod edn;

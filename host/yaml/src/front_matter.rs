@@ -90,7 +90,7 @@ fn outside_parentheses(text: &str, separates: impl Fn(char) -> bool) -> Vec<&str
 pub struct FrontMatter {
     /// The entries in authored order; the last one of a name.
     pub fields: IndexMap<String, Field>,
-    /// Advice to the author, as sentences.
+    /// FollowUp to the author, as sentences.
     pub notes: Vec<String>,
 }
 

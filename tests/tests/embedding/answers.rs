@@ -41,6 +41,51 @@ async fn a_run_that_waits_says_so_and_an_answer_by_name_ends_it() {
     assert_eq!(end.result, Value::from("paid"), "{end:?}");
 }
 
+/// Buys for 500, and says when it has.
+struct Buyer;
+
+#[async_trait]
+impl Model for Buyer {
+    async fn complete(&self, round: &ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let has_bought = round.messages.iter().any(|message| message.tool_call_id.is_some());
+        Ok(match has_bought {
+            true => ModelReply::text(&round.model, "bought"),
+            false => ModelReply::text(&round.model, "").calling("1", "shop.buy", opcell::json!({"amount": 500})),
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_arguments_of_a_models_call_are_changed_before_it_is_made() {
+    let schema = opcell::json!({"type": "object", "properties": {"amount": {"type": "integer"}}});
+    let bought = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = bought.clone();
+    let buy = opcell::tool_fn_with_schema("shop.buy", "Buys something.", schema, move |of: Value, _| {
+        seen.lock().unwrap().push(of);
+        async { Ok("bought") }
+    });
+    let host = builder().model(Buyer).document_tool(buy).build().await.unwrap();
+    let text = r#"{:name "buy" :description "Buys" :steps [{:name "buy" :type :session :model "m/n" :tools ["shop.buy"]
+        :approve :always :contributions [{:type :template :text "Buy." :vars {}}]}]}"#;
+    let workflow = Workflow::compile("buy.edn", text).unwrap();
+    let options = RunOptions { detach: true, ..RunOptions::default() };
+    let run = host.start_with(&workflow, Value::Null, options).await.unwrap();
+    let Outcome::Suspended(questions) = run.outcome().await.unwrap() else { panic!("it does not ask") };
+    let [Question::Call { id, tool, arguments, .. }] = &questions[..] else { panic!("{questions:?}") };
+    assert_eq!((&**tool, arguments), ("shop.buy", &opcell::json!({"amount": 500})));
+    let run = host.run(run.id());
+    let unfit = Decision::approve().arguments(opcell::json!({"amount": "20"}));
+    assert_eq!(run.approve(id, unfit).await.unwrap_err().kind(), "answer-not-taken");
+
+    let less = Decision::approve().by("ann").arguments(opcell::json!({"amount": 20}));
+    run.approve(id, less).await.unwrap();
+
+    let run = host.resume(run.id(), ResumeOptions::default()).await.unwrap();
+    let end = run.outcome().await.unwrap().ended().unwrap();
+    assert_eq!((end.status, end.result), (Status::Completed, Value::from("bought")));
+    assert_eq!(*bought.lock().unwrap(), [opcell::json!({"amount": 20})]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_says_whether_the_run_has_ended_waits_or_was_released() {
     let journal = MemoryJournal::new();

@@ -2,7 +2,7 @@
 
 use super::{builder, component, shop, tool};
 use opcell::{
-    ComponentStore, Duplicate, MemoryJournal, StoreFailure,
+    ComponentStore, Duplicate, MemoryJournal, StoreFailure, Timer, Timestamp,
     config::{JournalPlace, JournalSettings},
     prelude::*,
 };
@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicI64, AtomicUsize, Ordering},
     },
 };
 
@@ -87,6 +87,72 @@ async fn two_of_one_name_are_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_plugin_is_given_twice_is_an_error_unless_it_is_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = |plugin: PluginConfig| plugin.grant(Grant::read("work", folder.path()));
+    for (twice, named) in [
+        (files(shop()).grant(Grant::read_write("work", folder.path())), "the grant of files `work`"),
+        (shop().setting("branch", "main").setting("branch", "next"), "the setting `branch`"),
+        (shop().ceiling(limits(8 << 20)).ceiling(limits(9 << 20)), "`ceiling`"),
+    ] {
+        let error = refused(builder().plugin(twice)).await;
+        let is_meant = matches!(&error, HostError::Duplicate(Duplicate::OfPlugin { what, .. }) if what == named);
+        assert!(is_meant, "{named}: {error}");
+    }
+    let same = files(files(shop())).setting("branch", "main").setting("branch", "main");
+    assert!(builder().plugin(same).build().await.is_ok());
+    // Of two limits the tighter one counts, in any order.
+    for plugin in [
+        shop().limits(limits(8 << 20)).limits(limits(16 << 20)),
+        shop().limits(limits(16 << 20)).limits(limits(8 << 20)),
+    ] {
+        let host = builder().plugin(plugin).build().await.unwrap();
+        assert_eq!(host.catalog().plugins().next().unwrap().limits().memory, 8 << 20);
+    }
+}
+
+/// A clock that jumps to the end of every delay.
+#[derive(Default)]
+struct Jumping(AtomicI64);
+
+#[async_trait]
+impl Timer for Jumping {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+
+    async fn sleep(&self, ms: f64) {
+        self.0.fetch_add((ms * 1_000.0) as i64, Ordering::SeqCst);
+    }
+
+    async fn deadline(&self, _: f64) {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_lets_days_pass_at_once() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let flaky = tool(move |_, _| {
+        let is_first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if is_first { Err(Failure::host("not-yet", "tomorrow").retriable()) } else { Ok(3) } }
+    });
+    let clock = Arc::new(Jumping::default());
+    let host = builder().document_tool(flaky).timer(clock.clone()).build().await.unwrap();
+    let text = r#"{:name "w" :description "d" :steps [{:name "s" :type :invoke :operation "shop.price" :args {}
+        :retry {:max 2 :delay 86400000}}]}"#;
+    let run = host.start(&Workflow::compile("w.edn", text).unwrap(), Value::Null).await.unwrap();
+    let end = run.outcome().await.unwrap().ended().unwrap();
+    assert_eq!((end.status, calls.load(Ordering::SeqCst)), (Status::Completed, 2), "{end:?}");
+    assert_eq!(clock.now(), Timestamp(86_400_000_000));
+    assert!(matches!(
+        refused(builder().timer(Jumping::default()).timer(Jumping::default())).await,
+        HostError::Duplicate(Duplicate::Setting { setting: "timer", .. })
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_used_is_refused_with_and_without_plugins() {
     let broken = || {
         opcell::tool_fn_with_schema("broken", "Is broken.", opcell::json!({"type": 7}), async |said: Value, _| Ok(said))
@@ -97,6 +163,17 @@ async fn what_cannot_be_used_is_refused_with_and_without_plugins() {
     assert!(with.contains("`broken`"), "{with}");
     let named = refused(builder().plugin(PluginConfig::from_bytes("a b", component()))).await.to_string();
     assert!(named.contains("`a b` is not a name of a plugin"), "{named}");
+    // As `main` prints it.
+    let printed = format!("{:?}", refused(builder().plugin(shop()).plugin(shop())).await);
+    assert!(printed.starts_with("there are two plugins named `shop`"), "{printed}");
+    // A library is no command.
+    let changed = Workflow::compile(
+        "w.edn",
+        r#"{:name "w" :description "d" :steps [{:name "s" :type :invoke :operation "no/such"}]}"#,
+    );
+    let unknown =
+        builder().build().await.unwrap().start(&changed.unwrap(), Value::Null).await.err().unwrap().to_string();
+    assert!(unknown.contains("no/such") && !unknown.contains("opcell op"), "{unknown}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ impl Model for Parrot {
 struct Shown(Mutex<Vec<String>>);
 
 impl RunText for Shown {
-    fn text(&self, _: opcell::layers::engine::event::EffectId, piece: &str) {
+    fn text(&self, _: opcell::EffectId, piece: &str) {
         let count = {
             let mut shown = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             shown.push(piece.to_owned());

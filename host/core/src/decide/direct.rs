@@ -27,6 +27,12 @@ pub struct Upcoming<'a> {
     of: Place<'a>,
 }
 
+impl std::fmt::Debug for Upcoming<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Upcoming").field("step", &self.step.name).finish_non_exhaustive()
+    }
+}
+
 enum Place<'a> {
     Line(&'a Line),
     Each(&'a Each, u32),
@@ -41,6 +47,12 @@ pub struct DirectCall<'a> {
     invoke: &'a Invoke,
     arguments: Value,
     of: CallSite<'a>,
+}
+
+impl std::fmt::Debug for DirectCall<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectCall").field("step", &self.step.name).finish_non_exhaustive()
+    }
 }
 
 /// The part of a step that makes the call.
@@ -141,6 +153,12 @@ pub struct Elements<'a> {
     index: u32,
     each: &'a Each,
     visit: u32,
+}
+
+impl std::fmt::Debug for Elements<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Elements").field("step", &self.step.name).finish_non_exhaustive()
+    }
 }
 
 /// Bytes that a run's values must leave before its elements are called several at a time.

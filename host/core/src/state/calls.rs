@@ -251,8 +251,11 @@ impl State {
                 return Err(format!("{by} has approved this call; another person must as well"));
             }
         }
-        if arguments.is_nullish() {
+        if *arguments == Value::Undefined {
             return Ok(());
+        }
+        if *run {
+            return Err("changed arguments are approved for this one call, and not for the whole run".to_owned());
         }
         if ask.of.people > 1 {
             return Err(format!("{} people approve what was shown: refuse it, or approve it as it is", ask.of.people));

@@ -98,6 +98,45 @@ async fn a_decision_answers_a_call_by_the_id_of_its_question() {
 }
 
 #[tokio::test]
+async fn a_decision_changes_the_arguments_of_a_call() {
+    let script = script().calls_tool("1", "run", r#"{"x":1}"#).says(["done"]);
+    let engine = script.engine();
+    let outcome = start(&engine, r#"[{"ask":"always"}]"#).await;
+    let id = ids(&outcome)[0].clone();
+    for wrong in [json("[1]"), Value::Null, Value::Undefined] {
+        let decision = Decision::approve().arguments(wrong);
+        assert_eq!(engine.decide(&outcome.run, &id, &decision).await.unwrap_err().kind(), "answer-not-taken");
+    }
+    engine.decide(&outcome.run, &id, &Decision::approve().by("ann").arguments(json(r#"{"x":2}"#))).await.unwrap();
+    assert_eq!(go_on(&engine, &outcome.run).await.status, Status::Completed);
+    assert_eq!(script.called(), [r#"run {"x":2}"#]);
+}
+
+#[tokio::test]
+async fn a_part_that_a_question_does_not_take_is_an_error_and_answers_nothing() {
+    let script = script().calls_tool("1", "run", r#"{"x":1}"#).says(["done"]);
+    let engine = script.engine();
+    let outcome = start(&engine, r#"[{"ask":"always"}]"#).await;
+    let id = ids(&outcome)[0].clone();
+    let changed = || Decision::approve().arguments(json(r#"{"x":2}"#));
+    for (decision, named) in [
+        (Decision::approve().why("it is safe"), "a reason cannot be part of the approval"),
+        (Decision::approve().values(json("{}")), "values cannot be part of the approval"),
+        (Decision::refuse().arguments(json("{}")), "arguments cannot be part of the refusal"),
+        (Decision::refuse().for_the_run(), "a decision for the whole run cannot be part of the refusal"),
+        (changed().for_the_run(), "for this one call"),
+    ] {
+        let error = engine.decide(&outcome.run, &id, &decision).await.unwrap_err();
+        assert!(error.kind() == "answer-not-taken" && error.to_string().contains(named), "{error}");
+    }
+    assert_eq!(engine.state_at(&outcome.run, None).await.unwrap().questions().len(), 1);
+    let remembered = CallAnswer::Approve { arguments: json(r#"{"x":2}"#), run: true };
+    let error = engine.answer_call(&outcome.run, &id, remembered, None, None).await.unwrap_err();
+    assert_eq!(error.kind(), "answer-not-taken");
+    assert!(script.called().is_empty());
+}
+
+#[tokio::test]
 async fn a_refusal_reaches_the_model_with_its_reason_and_is_not_asked_again() {
     let script = calls_twice_alike_and_once_otherwise();
     let engine = script.engine();

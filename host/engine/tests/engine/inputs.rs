@@ -154,6 +154,30 @@ async fn an_answer_fits_its_form_and_is_taken_once() {
 }
 
 #[tokio::test]
+async fn a_decision_fills_in_a_form() {
+    let script = twice();
+    let engine = engine(&script, &MemoryJournal::new());
+    let outcome = start(&engine, STEP).await;
+    let id = asked(&outcome).0;
+    for unfit in [
+        Decision::approve().values(json(r#"{"name":"Ada Lovelace"}"#)),
+        Decision::approve().arguments(json("{}")),
+        Decision::refuse().values(json("{}")),
+        Decision::refuse().why("no time"),
+    ] {
+        assert_eq!(engine.decide(&outcome.run, &id, &unfit).await.unwrap_err().kind(), "answer-not-taken");
+    }
+    let decision = Decision::approve().by("ann").values(json(r#"{"name":"Ada"}"#));
+    engine.decide(&outcome.run, &id, &decision).await.unwrap();
+    let outcome = go_on(&engine).await;
+    engine.decide(&outcome.run, &asked(&outcome).0, &Decision::refuse()).await.unwrap();
+    let outcome = go_on(&engine).await;
+    engine.decide(&outcome.run, &asked(&outcome).0, &Decision::refuse()).await.unwrap();
+    let said = r#""one: x {\"name\":\"Ada\",\"size\":7}, y decline": z decline"#;
+    assert_eq!(go_on(&engine).await.result.as_str(), Some(said));
+}
+
+#[tokio::test]
 async fn a_tool_that_asks_forever_ends_its_call() {
     let script = Script::new().operation("t", |_| Err(asks(&["x"], "again")));
     let engine = engine(&script, &MemoryJournal::new());

@@ -4,7 +4,7 @@ use crate::support::{Script, drive_by_hand, failure, json, program, retriable, r
 use opcell_engine::{
     Delivery, Engine, Event, Message, Program, ResumeOptions, RunError, RunOptions, RunOutcome, State, Status,
     conversation::{Message as ChatMessage, ToolCallRequest},
-    event::{Answer, RunStarted},
+    event::{Answer, EffectId, RunStarted},
     outcome::Question,
     ports::{Effects, ModelRound},
 };
@@ -420,9 +420,12 @@ async fn what_must_not_be_repeated_waits_for_an_answer() {
         let options = || ResumeOptions { detach: true, ..ResumeOptions::default() };
         let waiting = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
         assert_eq!(waiting.status, Status::Suspended);
-        assert!(matches!(&waiting.questions[..], [Question::Doubt { what, .. }] if what == "operation t"));
+        let [Question::Doubt { what, effect, .. }] = &waiting.questions[..] else { panic!("{:?}", waiting.questions) };
+        assert_eq!(what, "operation t");
         assert!(script.called().is_empty());
-        engine.send(&run, &Message::Answer { effect: None, answer, by: Some("ann".into()) }).await.unwrap();
+        let other = engine.settle(&run, EffectId(effect.0 + 1), answer, None).await.unwrap_err();
+        assert_eq!(other.kind(), "not-asked");
+        engine.settle(&run, *effect, answer, Some("ann".into())).await.unwrap();
         let outcome = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
         assert_eq!((outcome.status, outcome.result, script.called().len()), (status, result, calls), "{answer:?}");
     }

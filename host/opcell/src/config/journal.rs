@@ -2,6 +2,7 @@
 
 use crate::{http::SecretSource, places::real, report::Rejected};
 use opcell_ir::Diagnostic;
+use opcell_types::FollowUp;
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -44,7 +45,8 @@ impl JournalSettings {
             return Ok(Self { project: Some(root.to_owned()), ..Self::at(path) });
         }
         let message = format!("{} leads out of its folder, to {}", path.display(), leads_to.display());
-        let help = "name it if you mean it, `--journal=PATH`, or remove the link";
+        let name_journal = FollowUp::NameJournal;
+        let help = format!("name it if you mean it, {name_journal}, or remove the link");
         Err(Rejected::plain(Diagnostic::error("link-leads-out", message).help(help)))
     }
 }

@@ -10,6 +10,7 @@ use opcell_registry::{
     Reference, artifact,
     store::{Store, StoreError, Stored},
 };
+use opcell_types::FollowUp;
 use std::path::PathBuf;
 
 /// `source` of a plugin.
@@ -53,13 +54,16 @@ pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -
     let Some(origin) = &plugin.origin else {
         return Err(finding("no-source", "it has no `source`".to_owned(), "it lies at a path".to_owned()));
     };
-    let look = format!("look at it with `opcell plugin diff {name}`, accept it with `opcell plugin update {name}`");
-    let again = format!("fetch it again with `opcell plugin fetch {name}`");
+    let diff_plugin = FollowUp::DiffPlugin(Some(name.clone()));
+    let accept_plugin = FollowUp::AcceptPlugin(Some(name.clone()));
+    let fetch_plugin = FollowUp::FetchPlugin(name.clone());
+    let look = format!("look at it with {diff_plugin}, accept it with {accept_plugin}");
+    let again = format!("fetch it again with {fetch_plugin}");
     let (locked, digest) = match locked.and_then(|locked| Some((locked, locked.digest.as_ref()?))) {
         Some(found) => found,
         None => {
             let message = format!("opcell.lock holds no version of {}", origin.reference);
-            let help = format!("fetch and accept it with `opcell plugin update {name}`");
+            let help = format!("fetch and accept it with {accept_plugin}");
             return Err(finding("plugin-not-fetched", message, help));
         }
     };
@@ -103,7 +107,7 @@ pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -
         (None, _) => {
             let message = "opcell.lock names no publisher, and it may not come unsigned".to_owned();
             let help = format!(
-                "accept it with `opcell plugin update {name}`, which pins its publisher; if it has none, write \
+                "accept it with {accept_plugin}, which pins its publisher; if it has none, write \
                  `unsigned = true` in [plugins.{name}]"
             );
             Err(finding("plugin-unsigned", message, help))

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 mod sessions;
 
 /// A limit of the values of a run, which plugins have no say in.
+#[derive(Debug)]
 pub struct ValueLimit {
     /// The key under `[limits]`.
     pub key: &'static str,

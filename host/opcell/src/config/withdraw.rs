@@ -24,7 +24,7 @@ impl Config {
                 meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default()
             ));
         };
-        let PluginGrants { capabilities, http, prompt, approved: _ } = &mut found.grants;
+        let PluginGrants { capabilities, http, prompt, approved: _, conflict: _ } = &mut found.grants;
         let all = name.is_none();
         let keep = |existing: &str| !all && Some(existing) != name;
         let before = (capabilities.clone(), http.len(), *prompt);

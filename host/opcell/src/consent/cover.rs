@@ -8,7 +8,7 @@
 
 use crate::{config::tools::McpServer, places::real};
 use opcell_tools::mcp::{StartCheck, is_started_without_variables, reads_pycache};
-use opcell_types::control::is_code;
+use opcell_types::{FollowUp, control::is_code};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File},
@@ -390,7 +390,8 @@ impl StartCheck for SameAsConsented {
         }
         let line = self.cover.line(|path| path.strip_prefix(real(&self.root)).unwrap_or(path).display().to_string());
         Err(format!(
-            "it has changed since its start was allowed ({line}); look at it with `opcell trust --show`, then start again"
+            "it has changed since its start was allowed ({line}); look at it with {}, then start again",
+            FollowUp::ShowTrust
         ))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::report::Rejected;
 use opcell_ir::Diagnostic;
-use opcell_types::{files::leads_out, text::is_invisible};
+use opcell_types::{FollowUp, files::leads_out, text::is_invisible};
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Refuses a project file that another user could have written: the file, its folder, and whatever links lead there
@@ -12,7 +12,8 @@ use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 /// # Errors
 /// Naming what belongs to whom.
 pub fn check_owner(file: &Path) -> Result<(), Rejected> {
-    let on_purpose = format!("name it on purpose, `--config {}`, or work in a folder of your own", shell(file));
+    let name_project = FollowUp::NameProject(shell(file).to_string());
+    let on_purpose = format!("name it on purpose, {name_project}, or work in a folder of your own");
     let user = rustix::process::geteuid().as_raw();
     let real = crate::places::real(file);
     let folders = [file.parent(), real.parent()];

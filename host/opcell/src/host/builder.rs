@@ -1,5 +1,10 @@
 //! From settings to a host, in four phases: tools, plugins, sessions, engine.
 
+mod journal;
+mod sandbox;
+
+pub(super) use sandbox::{SandboxSettings, load_request};
+
 use super::{
     Duplicate, Host, HostError,
     loading::{self, Ground, LazySandbox, Loader, Parts, UnusablePlugins, Widening},
@@ -20,16 +25,15 @@ use crate::{
     services::{HTTP_FETCH, LogSink},
     sessions::{self, ChildRuns, SessionDeps},
     stores::PluginStores,
+    tenants::Tenants,
     tools::{LockedTools, Tools},
     written::FileQuotaStore,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use opcell_engine::{Engine, tool::Tool};
+use opcell_engine::{Engine, ports::Timer, tool::Tool};
 use opcell_ir::Diagnostic;
-use opcell_journal::{Journal, MemoryJournal, SharedJournal};
-use opcell_sandbox::{
-    Allocation, CompileLimits, CompileMode, LimitRequest, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
-};
+use opcell_journal::{Journal, MemoryJournal};
+use opcell_sandbox::LimitRequest;
 use opcell_session::{
     HostSessions,
     models::Model,
@@ -93,6 +97,7 @@ pub struct HostBuilder {
     fetch: Option<FetchLimits>,
     journal: Option<JournalChoice>,
     journal_sink: Option<Arc<dyn JournalSink>>,
+    timer: Option<Arc<dyn Timer>>,
     /// The first setting that was made twice.
     twice: Option<Duplicate>,
 }
@@ -101,17 +106,6 @@ pub struct HostBuilder {
 enum JournalChoice {
     Given(Arc<dyn Journal>),
     At(JournalSettings),
-}
-
-/// The differences from the sandbox's defaults.
-#[derive(Default)]
-pub(super) struct SandboxSettings {
-    compile: Option<CompileMode>,
-    compile_limits: Option<CompileLimits>,
-    cells: Option<u32>,
-    metering: Option<Metering>,
-    allocation: Option<Allocation>,
-    keep_resident: Option<usize>,
 }
 
 impl fmt::Debug for HostBuilder {
@@ -133,24 +127,48 @@ fn set<T>(slot: &mut Option<T>, value: T, setting: &'static str, twice: &mut Opt
 
 impl HostBuilder {
     /// Takes plugins, grants, limits, workflows, models and tool names from a project.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = Host::builder().config(Config::load("opcell.toml")?);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn config(mut self, config: Config) -> Self {
         set(&mut self.config, config, "config", &mut self.twice);
         self
     }
 
     /// Adds one plugin to those of the project; its grants are exactly these.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let repo = PluginConfig::new("repo", "repo.wasm").grant(Grant::read("workspace", "."));
+    /// let builder = Host::builder().plugin(repo);
+    /// ```
     pub fn plugin(mut self, plugin: PluginConfig) -> Self {
         self.plugins.push(plugin);
         self
     }
 
     /// Adds a folder of workflow documents.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().workflows("workflows");
+    /// ```
     pub fn workflows(mut self, folder: impl Into<PathBuf>) -> Self {
         self.workflows.push(folder.into());
         self
     }
 
     /// Adds a folder of skills in the Agent Skills format.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().skills("skills");
+    /// ```
     pub fn skills(mut self, folder: impl Into<PathBuf>) -> Self {
         self.skills.push(folder.into());
         self
@@ -245,72 +263,69 @@ impl HostBuilder {
     }
 
     /// Receives what cells log while they run.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// /// Prints what plugins log.
+    /// struct Printed;
+    ///
+    /// impl opcell::LogSink for Printed {
+    ///     fn log(&self, plugin: &str, context: &CallContext, event: opcell::LogEvent<'_>) {
+    ///         eprintln!("{plugin} {}: {event:?}", context.step);
+    ///     }
+    /// }
+    ///
+    /// let builder = Host::builder().log(Printed);
+    /// ```
     pub fn log(mut self, sink: impl LogSink + 'static) -> Self {
         set(&mut self.sink, Arc::new(sink) as Arc<dyn LogSink>, "log", &mut self.twice);
         self
     }
 
-    /// Sets the place in which components are compiled. The default is [`CompileMode::find`]: in children of this
-    /// program if it has called [`prepare`](crate::prepare) first in its `main`, else in an installed `opcell-compile`;
-    /// a host with plugins and neither is refused. [`CompileMode::TrustedInProcess`] has none of the compiler's limits:
-    /// for plugins that you trust as your own code.
-    pub fn compile(mut self, mode: CompileMode) -> Self {
-        set(&mut self.sandbox.compile, mode, "compile", &mut self.twice);
-        self
-    }
-
-    /// Sets the resources that one compilation may use.
-    pub fn compile_limits(mut self, limits: CompileLimits) -> Self {
-        set(&mut self.sandbox.compile_limits, limits, "compile_limits", &mut self.twice);
-        self
-    }
-
     /// The ceiling of every plugin; a plugin's own limits and a step's only tighten it. Of these limits and the
     /// project's, the tighter one counts.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// // 64 MiB for each cell, and half a second for each call.
+    /// let limits = LimitRequest { memory: Some(64 << 20), wall_time: Some(500), ..LimitRequest::default() };
+    /// let builder = Host::builder().limits(limits);
+    /// ```
     pub fn limits(mut self, limits: LimitRequest) -> Self {
         set(&mut self.limits, limits, "limits", &mut self.twice);
-        self
-    }
-
-    /// Sets the maximum number of cells that run at once, all plugins together: 1 to 4,096. Default 64.
-    pub fn cells(mut self, cells: u32) -> Self {
-        set(&mut self.sandbox.cells, cells, "cells", &mut self.twice);
-        self
-    }
-
-    /// Sets the metering of instructions. Default: ticks of a clock.
-    pub fn metering(mut self, metering: Metering) -> Self {
-        set(&mut self.sandbox.metering, metering, "metering", &mut self.twice);
-        self
-    }
-
-    /// Sets the allocation of memory to cells. Default: from pools, where the process has the address space for them.
-    pub fn pool(mut self, allocation: Allocation) -> Self {
-        set(&mut self.sandbox.allocation, allocation, "pool", &mut self.twice);
-        self
-    }
-
-    /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB.
-    pub fn keep_resident(mut self, bytes: usize) -> Self {
-        set(&mut self.sandbox.keep_resident, bytes, "keep_resident", &mut self.twice);
         self
     }
 
     /// A directory for compiled components; it is created, must belong to this user alone, and is reached by no grant.
     /// Default: `opcell/components` in the user's cache directory. The key that vouches for it lies among the user's
     /// state.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().cache("/var/cache/shop/components");
+    /// ```
     pub fn cache(mut self, directory: impl Into<PathBuf>) -> Self {
         set(&mut self.cache, directory.into(), "cache", &mut self.twice);
         self
     }
 
     /// Sets the treatment of a plugin that requests more than its operator has agreed to. Default: there is no host.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().new_permissions(NewPermissions::LeaveOut);
+    /// ```
     pub fn new_permissions(mut self, policy: NewPermissions) -> Self {
         set(&mut self.new_permissions, policy, "new_permissions", &mut self.twice);
         self
     }
 
     /// Sets the treatment of a plugin whose component is missing or cannot be used. Default: there is no host.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().unusable_plugins(opcell::UnusablePlugins::LeaveOut);
+    /// ```
     pub fn unusable_plugins(mut self, policy: UnusablePlugins) -> Self {
         set(&mut self.unusable_plugins, policy, "unusable_plugins", &mut self.twice);
         self
@@ -318,48 +333,47 @@ impl HostBuilder {
 
     /// Remembers in this file what each plugin asks for, so that a version that asks for more is noticed. A project
     /// file has its lock beside it; a host without one notices nothing unless it is given this.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().lock("opcell.lock");
+    /// ```
     pub fn lock(mut self, file: impl Into<PathBuf>) -> Self {
         set(&mut self.lock, file.into(), "lock", &mut self.twice);
         self
     }
 
-    /// Keeps runs in this journal. The project must not name one ([`Config::journal`] may be set to `None`).
+    /// Sets the clock of runs, for tests that let hours pass at once: it stamps events, and delays, retries, timers and
+    /// the times for answers wait for it. Limits of cells and of calls outside of runs remain on the computer's clock.
+    /// Default: the clock of the journal, if machines share it, or the computer's.
     ///
     /// ```
-    /// use opcell::{MemoryJournal, prelude::*};
-    /// use std::sync::Arc;
+    /// use opcell::{Timer, Timestamp, prelude::*};
+    /// use std::sync::atomic::{AtomicI64, Ordering};
     ///
-    /// let journal: Arc<dyn opcell::Journal> = Arc::new(MemoryJournal::new());
-    /// let builder = Host::builder().journal(journal);
-    /// ```
-    pub fn journal(mut self, journal: impl Into<SharedJournal>) -> Self {
-        set(&mut self.journal, JournalChoice::Given(journal.into().0), "journal", &mut self.twice);
-        self
-    }
-
-    /// Keeps runs in an SQLite file, which is made where there is none, and what plugins store in another one beside
-    /// it. Otherwise as [`HostBuilder::journal`].
+    /// /// A clock that jumps to the end of every delay.
+    /// #[derive(Default)]
+    /// struct Jumping(AtomicI64);
     ///
+    /// #[async_trait]
+    /// impl Timer for Jumping {
+    ///     fn now(&self) -> Timestamp {
+    ///         Timestamp(self.0.load(Ordering::SeqCst))
+    ///     }
+    ///
+    ///     async fn sleep(&self, ms: f64) {
+    ///         self.0.fetch_add((ms * 1_000.0) as i64, Ordering::SeqCst);
+    ///     }
+    ///
+    ///     async fn deadline(&self, _: f64) {
+    ///         std::future::pending().await
+    ///     }
+    /// }
+    ///
+    /// let builder = Host::builder().timer(Jumping::default());
     /// ```
-    /// # use opcell::prelude::*;
-    /// let builder = Host::builder().sqlite("runs.db");
-    /// ```
-    #[cfg(feature = "sqlite")]
-    pub fn sqlite(self, path: impl Into<PathBuf>) -> Self {
-        let path: PathBuf = path.into();
-        self.journal_at(JournalSettings::at(path))
-    }
-
-    /// Keeps runs where these settings say: in a file or on a server, with a rule for how long. Otherwise as
-    /// [`HostBuilder::journal`].
-    pub fn journal_at(mut self, settings: JournalSettings) -> Self {
-        set(&mut self.journal, JournalChoice::At(settings), "journal", &mut self.twice);
-        self
-    }
-
-    /// Learns how long each write of the journal takes.
-    pub fn journal_log(mut self, sink: impl JournalSink + 'static) -> Self {
-        set(&mut self.journal_sink, Arc::new(sink) as Arc<dyn JournalSink>, "journal_log", &mut self.twice);
+    pub fn timer(mut self, timer: impl Timer + 'static) -> Self {
+        set(&mut self.timer, Arc::new(timer) as Arc<dyn Timer>, "timer", &mut self.twice);
         self
     }
 
@@ -370,6 +384,11 @@ impl HostBuilder {
     }
 
     /// Ceilings of each `http.fetch` call.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// let builder = Host::builder().fetch_limits(opcell::http::FetchLimits::default());
+    /// ```
     pub fn fetch_limits(mut self, limits: FetchLimits) -> Self {
         set(&mut self.fetch, limits, "fetch_limits", &mut self.twice);
         self
@@ -457,7 +476,8 @@ impl HostBuilder {
         };
         versions::keep(&config, &catalog, &ground.places, journal.as_ref()).await;
         versions::retain(&config, &ground.places, journal.as_ref()).await;
-        Host::of(Parts { config, ground, loader, tools, journal, sibling: None, tenants: Arc::default() }, catalog)
+        let (tenants, timer) = (Arc::default(), self.timer.take());
+        Host::of(Parts { config, ground, loader, tools, journal, timer, sibling: None, tenants }, catalog)
     }
 
     /// The first phase: what documents, plugins and models may call that is not in a cell.
@@ -605,14 +625,17 @@ impl Host {
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
-        let sessions =
-            Self::sessions_of(config, parts.ground.clone(), &catalog, &library, child_runs.clone(), programs)?;
+        let shared = (parts.ground.clone(), parts.tenants.clone());
+        let sessions = Self::sessions_of(config, shared, &catalog, &library, child_runs.clone(), programs)?;
         let mut engine = match &parts.sibling {
             Some(engine) => engine.sibling(),
             None => Engine::builder(),
         };
         if let (None, Some(journal)) = (&parts.sibling, &parts.journal) {
             engine = engine.journal(journal.clone());
+        }
+        if let (None, Some(timer)) = (&parts.sibling, &parts.timer) {
+            engine = engine.timer(timer.clone());
         }
         engine = engine
             .values(values)
@@ -631,7 +654,7 @@ impl Host {
     /// The third phase: model conversations.
     fn sessions_of(
         config: Config,
-        ground: Ground,
+        (ground, tenants): (Ground, Arc<Tenants>),
         catalog: &Arc<Catalog>,
         library: &Arc<Library>,
         child_runs: Arc<ChildRuns>,
@@ -657,47 +680,8 @@ impl Host {
             child_runs,
             programs,
             own: ground.own,
+            tenants,
         };
         Ok(Arc::new(sessions::build(config.sessions, surroundings)?))
-    }
-}
-
-impl SandboxSettings {
-    pub(super) fn open(&self, config: &Config, ground: &Ground) -> Result<Sandbox, HostError> {
-        let compile = self.compile.clone().map_or_else(CompileMode::find, Ok)?;
-        let defaults = SandboxConfig::new(compile);
-        let sandbox = Sandbox::new(SandboxConfig {
-            compile_limits: self.compile_limits.clone().unwrap_or_default(),
-            cache: ground.places.compiled(),
-            control: ground.control.clone(),
-            written: ground.written.clone(),
-            limits: config.limits.clone(),
-            cells: self.cells.unwrap_or(defaults.cells),
-            keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
-            allocation: self.allocation.unwrap_or_default(),
-            metering: self.metering.unwrap_or_default(),
-            ..defaults
-        })?;
-        if let Some(warning) = sandbox.warning() {
-            tracing::warn!("{warning}");
-        }
-        Ok(sandbox)
-    }
-}
-
-pub(super) fn load_request(plugin: &PluginConfig, config: &Config) -> LoadRequest {
-    LoadRequest {
-        name: plugin.name.clone(),
-        // Of a plugin that is in no file, whoever loads it asks for the bytes.
-        source: PluginSource::File(plugin.path.clone()),
-        grants: plugin.grants.capabilities.clone(),
-        limits: plugin.limits_within(&config.limits),
-        agreed: config.lock.as_ref().and_then(|lock| lock.agreed(&plugin.name)).cloned(),
-        digest: match config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name)) {
-            Some(locked) if !plugin.dev && plugin.builtin_component().is_none() => locked.digest.clone(),
-            _ => None,
-        },
-        exports: plugin.exports.clone(),
-        settings: plugin.settings.clone(),
     }
 }

@@ -5,10 +5,11 @@ use opcell_engine::RunError;
 use opcell_ir::{Diagnostic, SourceFile, Span};
 use opcell_journal::JournalError;
 use opcell_sandbox::{LoadError, SandboxError};
+use opcell_types::FollowUp;
 use std::{fmt, path::PathBuf, sync::Arc};
 
-/// Why there is no host.
-#[derive(Debug, thiserror::Error)]
+/// Why there is no host. Its `Debug` is its sentence: `fn main() -> Result<(), Box<dyn Error>>` prints it so.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// Something that the operator wrote is wrong.
@@ -39,6 +40,12 @@ pub enum HostError {
     NoRuntime,
 }
 
+impl fmt::Debug for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Parts of a host that are there twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -62,6 +69,22 @@ pub enum Duplicate {
         /// The other one.
         other: String,
     },
+    /// Something of one plugin that the program says twice, with different values.
+    #[error("{what} of plugin `{plugin}` is set twice, with different values; set it once")]
+    OfPlugin {
+        /// The plugin.
+        plugin: String,
+        /// The part, for people.
+        what: String,
+    },
+    /// Something of one tenant that the program says twice.
+    #[error("{what} of tenant `{tenant}` is set twice; set it once")]
+    OfTenant {
+        /// The tenant.
+        tenant: String,
+        /// The part, for people.
+        what: String,
+    },
     /// A setting that the program makes twice, or that the project makes as well.
     #[error("`{setting}` is set twice: {places}; set it once")]
     Setting {
@@ -72,8 +95,8 @@ pub enum Duplicate {
     },
 }
 
-/// Why a run did not start.
-#[derive(Debug, thiserror::Error)]
+/// Why a run did not start. Its `Debug` is its sentence, as that of [`HostError`].
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The workflow cannot run on this host.
@@ -82,6 +105,12 @@ pub enum StartError {
     /// The journal does not take the run.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why a plugin is not loaded.
@@ -111,8 +140,10 @@ impl PluginError {
         }
         if let LoadError::Changed { .. } = self.error {
             finding = finding.help(format!(
-                "look at it with `opcell plugin diff {0}`, accept it with `opcell plugin update {0}`; for a plugin that you are \
-                 building, set `dev = true` in [plugins.{0}]",
+                "look at it with {}, accept it with {}; for a plugin that you are building, set `dev = true` in \
+                 [plugins.{}]",
+                FollowUp::DiffPlugin(Some(self.plugin.clone())),
+                FollowUp::AcceptPlugin(Some(self.plugin.clone())),
                 self.plugin
             ));
         }

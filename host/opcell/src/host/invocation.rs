@@ -41,6 +41,29 @@ pub struct Invocation {
     cancel: CancellationToken,
     /// Instead of an operation.
     tool: Option<Arc<dyn Tool>>,
+    said: Said,
+}
+
+/// The parts of a context that were said one by one. They count whatever context is given before or after: a call must
+/// not lose its tenant by an order.
+#[derive(Default)]
+struct Said {
+    idempotency_key: Option<Arc<str>>,
+    user: Option<Arc<str>>,
+    tenant: Option<Arc<str>>,
+    traceparent: Option<Arc<str>>,
+}
+
+impl Said {
+    fn put_into(self, context: CallContext) -> CallContext {
+        CallContext {
+            idempotency_key: self.idempotency_key.unwrap_or(context.idempotency_key),
+            user: self.user.or(context.user),
+            tenant: self.tenant.or(context.tenant),
+            traceparent: self.traceparent.or(context.traceparent),
+            ..context
+        }
+    }
 }
 
 /// The result of a call, with its receipt.
@@ -79,6 +102,14 @@ impl CallOutput {
     }
 
     /// Reads the data as a type.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let cents: u32 = host.invoke("shop/price", opcell::json!({"article": 7})).await?.read()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the data is something else, with the reason `unexpected-data`; the receipt stays with the error.
@@ -149,7 +180,7 @@ impl Invocation {
             given: None,
         };
         let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
-        Self { catalog, open, call, cancel: CancellationToken::new(), tool: None }
+        Self { catalog, open, call, cancel: CancellationToken::new(), tool: None, said: Said::default() }
     }
 
     pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
@@ -158,39 +189,82 @@ impl Invocation {
 
     /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
     /// plugin's own limit holds as well.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let call = host.invoke("greet/hello", opcell::json!({})).timeout(std::time::Duration::from_millis(250));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.call.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1));
         self
     }
 
     /// Stops the call when the token is cancelled.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let stop = CancellationToken::new();
+    /// let call = host.invoke("greet/hello", opcell::json!({})).cancel(stop.clone());
+    /// stop.cancel();
+    /// assert_eq!(call.await.unwrap_err().kind(), FailureKind::Cancelled);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cancel(mut self, token: CancellationToken) -> Self {
         self.cancel = token;
         self
     }
 
     /// The key by which the operation recognises a call that is made again; a fresh one by default.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let paid = host.invoke("shop/pay", opcell::json!({"order": 17})).idempotency_key("order-17").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn idempotency_key(mut self, key: impl Into<Arc<str>>) -> Self {
-        self.call.context.idempotency_key = key.into();
+        self.said.idempotency_key = Some(key.into());
         self
     }
 
     /// The user on whose behalf the call is made, for tools and sinks of the program; plugins do not learn it.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let paid = host.invoke("shop/pay", opcell::json!({"order": 17})).user("ann").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn user(mut self, user: impl Into<Arc<str>>) -> Self {
-        self.call.context.user = Some(user.into());
+        self.said.user = Some(user.into());
         self
     }
 
     /// The tenant on whose behalf the call is made: plugins reach what [`Host::set_tenant`] grants it, and nothing else,
     /// and a call of a plugin for a tenant that the host does not know is refused. Tools and sinks of the program learn
     /// its name; plugins do not.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let paid = host.invoke("shop/pay", opcell::json!({"order": 17})).tenant("acme").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
-        self.call.context.tenant = Some(tenant.into());
+        self.said.tenant = Some(tenant.into());
         self
     }
 
-    /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it. Takes the place of what was said of
-    /// user, tenant and idempotency key before.
+    /// Sets the place that the call comes from, as the plugin, its logs and its receipts see it. A user, a tenant, a key
+    /// and a trace that are set on the call count before those of the context, in any order.
     pub fn context(mut self, context: CallContext) -> Self {
         self.call.context = context;
         self
@@ -198,7 +272,7 @@ impl Invocation {
 
     /// The trace that the call belongs to (W3C `traceparent`): its requests carry it.
     pub fn traceparent(mut self, traceparent: impl Into<Arc<str>>) -> Self {
-        self.call.context.traceparent = Some(traceparent.into());
+        self.said.traceparent = Some(traceparent.into());
         self
     }
 
@@ -228,7 +302,8 @@ impl IntoFuture for Invocation {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { catalog, open, call, cancel, tool } = self;
+        let Self { catalog, open, mut call, cancel, tool, said } = self;
+        call.context = said.put_into(call.context);
         Box::pin(async move {
             let Some(open) = open.begin() else {
                 let message = "this host is closing and accepts no more calls";

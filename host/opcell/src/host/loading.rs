@@ -22,13 +22,13 @@ use crate::{
     tools::{Fetch, Tools},
 };
 use async_trait::async_trait;
-use opcell_engine::{Engine, tool::Tool};
+use opcell_engine::{Engine, ports::Timer, tool::Tool};
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_journal::Journal;
 use opcell_sandbox::{Access, ContextRequest, LoadError, PluginSource, Sandbox};
 use opcell_session::{skills::SkillLibrary, tools::SessionTool};
 use opcell_types::{
-    Failure,
+    Failure, FollowUp,
     control::ControlFiles,
     denial::{HttpScope, Remedy},
     quota::QuotaStore,
@@ -65,6 +65,8 @@ pub(crate) struct Parts {
     pub journal: Option<Arc<dyn Journal>>,
     /// The engine whose journal and end it shares.
     pub sibling: Option<Engine>,
+    /// The clock of runs, where it is the program's.
+    pub timer: Option<Arc<dyn Timer>>,
     pub tenants: Arc<Tenants>,
 }
 
@@ -132,9 +134,10 @@ impl Loader {
         let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
         let is_pinned = !plugin.dev && plugin.builtin_component().is_none();
         if config.locked && is_pinned && locked.is_none_or(|locked| locked.digest.is_none()) {
-            let message = format!("plugin `{}` is not in opcell.lock, and this command runs `--locked`", plugin.name);
-            let help =
-                format!("look at it, accept it with `opcell plugin update {}`, and commit opcell.lock", plugin.name);
+            let frozen = FollowUp::Frozen;
+            let message = format!("plugin `{}` is not in opcell.lock, and {frozen}", plugin.name);
+            let accept_plugin = FollowUp::AcceptPlugin(Some(plugin.name.clone()));
+            let help = format!("look at it, accept it with {accept_plugin}, and commit opcell.lock");
             let finding = Diagnostic::error("plugin-not-locked", message).help(help);
             return Err(HostError::Rejected(match place() {
                 Some((source, span)) => Rejected::in_source(source, vec![finding.at(span)]),
@@ -255,8 +258,9 @@ impl Host {
     /// ([`RunOptions::tenant`](crate::RunOptions::tenant)) have what it grants, and nothing else. Calls that are in flight
     /// end with what they began with. Hosts that this one is reloaded as know it as well.
     ///
-    /// Models, the tools of models, and tools that documents name are the host's: tools of the program read
-    /// [`CallContext::tenant`](crate::CallContext).
+    /// Its sessions ask its own models ([`Tenant::model`], [`Tenant::provider`]) and send its own keys
+    /// ([`Tenant::model_key`]), and otherwise the host's. The tools of models, and tools that documents name, are the
+    /// host's: tools of the program read [`CallContext::tenant`](crate::CallContext).
     ///
     /// ```
     /// use opcell::{Tenant, prelude::*};
@@ -273,7 +277,8 @@ impl Host {
     ///
     /// # Errors
     /// When its name is not one (a letter or digit, then up to 63 letters, digits, `.`, `_` and `-`), it names a plugin
-    /// that the host does not have, or a directory that it grants cannot be opened. It then stays as it was.
+    /// or a provider that the host does not have, says something twice, or a directory that it grants cannot be opened.
+    /// It then stays as it was.
     pub async fn set_tenant(&self, tenant: Tenant) -> Result<(), HostError> {
         if !is_plugin_name(tenant.name()) {
             let message = format!("`{}` is not a name of a tenant", one_line(tenant.name(), 100));
@@ -288,6 +293,7 @@ impl Host {
         for grants in tenant.all_grants() {
             self.seals(grants)?;
         }
+        tenant.check(self.sessions.models())?;
         let (host, known) = (self.clone(), KnownTenant::new(tenant));
         let made = known.clone();
         let opening = tokio::task::spawn_blocking(move || {
@@ -313,6 +319,14 @@ impl Host {
     }
 
     /// Forgets a tenant; calls and runs that name it are refused from now on. Returns `false` if there was none.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// assert!(!host.remove_tenant("acme"), "it was not known");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn remove_tenant(&self, name: &str) -> bool {
         self.parts.tenants.remove(name)
     }
@@ -344,6 +358,14 @@ impl Host {
 
     /// This host with one plugin more: another host, as with [`Host::reload`]. [`LiveHost::add`](crate::LiveHost::add)
     /// does it in place.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let more = host.with_plugin(PluginConfig::new("spelling", "spelling.wasm")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When there is a plugin of this name, its name is not one, a plugin of the host may write the component's file or
@@ -377,6 +399,14 @@ impl Host {
     /// This host without one of its plugins: another host, as with [`Host::reload`]. Calls and runs of this host end with
     /// the plugin. [`LiveHost::remove`](crate::LiveHost::remove) does it in place.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let fewer = host.without_plugin("spelling").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the host has no such plugin.
     pub async fn without_plugin(&self, name: &str) -> Result<Self, HostError> {
@@ -394,6 +424,9 @@ impl Host {
 
 /// Refuses a name that no plugin may have.
 pub(super) fn named_well(plugin: &PluginConfig) -> Result<(), HostError> {
+    if let Some(what) = &plugin.grants.conflict {
+        return Err(Duplicate::OfPlugin { plugin: plugin.name.clone(), what: what.clone() }.into());
+    }
     if is_plugin_name(&plugin.name) {
         return Ok(());
     }
@@ -502,6 +535,16 @@ impl Host {
     ///
     /// Both hosts share pools and limits of cells. The plugin's directories are opened again; what it has written below
     /// them counts on.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(plugin) = host.plugin_config("spelling").cloned() {
+    ///     let newest = host.reload(plugin).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When this host has no such plugin; as [`HostBuilder::build`](super::HostBuilder::build), and this host stays as

@@ -23,6 +23,7 @@ use opcell_journal::{
     Append, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun,
     Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
+use opcell_types::FollowUp;
 use opcell_types::files::{Folder, Readers, lock, read_text_bounded};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -258,8 +259,10 @@ async fn of_elsewhere(journal: &dyn Journal, file: &Path, is_guarded: bool) -> R
     if is_guarded && unfinished > 0 {
         tracing::warn!(
             "the journal {} was not made here, and has unfinished runs ({unfinished}): none is driven until it is adopted. \
-             `opcell runs list` shows them; if they are yours: `opcell runs adopt --all`",
-            file.display()
+             {} shows them; if they are yours: {}",
+            file.display(),
+            FollowUp::ListRuns,
+            FollowUp::AdoptRuns
         );
     }
     Ok(runs.into_iter().map(|run| run.run).collect())

@@ -3,6 +3,7 @@
 use futures_util::{Stream, stream};
 use opcell_engine::{
     Decision, Delivery, Engine, Message, Recorded, RunError, RunHandle, RunOutcome, RunUpdate, Status,
+    event::{Answer, EffectId},
     outcome::Question,
 };
 use opcell_journal::{Damage, RunId};
@@ -135,6 +136,17 @@ impl Run {
     /// Every event from the first one, past ones included, as the journal keeps them; ends when the run is no longer
     /// driven here. A page or a program that shows steps reads [`Run::updates`].
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(run: &Run) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = run.events().await?;
+    /// while let Some(recorded) = events.next().await {
+    ///     println!("{} {}", recorded.seq, recorded.event.kind());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the journal cannot be read.
     pub async fn events(&self) -> Result<impl Stream<Item = Arc<Recorded>> + Unpin + Send + use<>, RunError> {
@@ -171,6 +183,14 @@ impl Run {
     }
 
     /// Asks the run to stop: no effect begins any more, those in flight are cancelled, and the run ends as cancelled.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(run: &Run) -> Result<(), Box<dyn std::error::Error>> {
+    /// run.cancel("the order was withdrawn");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cancel(&self, reason: &str) {
         self.handle.cancel(reason);
     }
@@ -189,6 +209,14 @@ impl Run {
     /// As [`RunRef::approve`].
     pub async fn approve(&self, question: &str, decision: Decision) -> Result<Delivery, RunError> {
         self.by_id.approve(question, decision).await
+    }
+
+    /// Answers an effect in doubt; see [`RunRef::settle`].
+    ///
+    /// # Errors
+    /// As [`RunRef::settle`].
+    pub async fn settle(&self, effect: EffectId, answer: Answer, by: Option<&str>) -> Result<Delivery, RunError> {
+        self.by_id.settle(effect, answer, by).await
     }
 
     /// Waits until this host no longer drives the run: because it has ended, because it is suspended and was started
@@ -237,6 +265,15 @@ impl RunRef {
 
     /// The state of the run now: its status, its questions, what it has used, and its result once it has ended.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.run("order-17");
+    /// println!("{}", run.state().await?.status);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the journal does not have the run, or cannot be read.
     pub async fn state(&self) -> Result<RunOutcome, RunError> {
@@ -245,6 +282,15 @@ impl RunRef {
 
     /// Waits until the run has ended, whichever process drives it. One without a driver does not end.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.run("order-17");
+    /// println!("{}", run.wait().await?.result);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`RunRef::state`].
     pub async fn wait(&self) -> Result<RunOutcome, RunError> {
@@ -252,6 +298,17 @@ impl RunRef {
     }
 
     /// Every event until now.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.run("order-17");
+    /// for recorded in run.history().await? {
+    ///     println!("{}", recorded.event.kind());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`RunRef::state`].
@@ -262,6 +319,16 @@ impl RunRef {
     /// Sends a signal to a step that waits for it, now or later, and says which. A run without a driver takes it when it
     /// is resumed.
     ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.run("order-17");
+    /// let delivery = run.signal("paid", opcell::json!({"amount": 20}), Some("ann")).await?;
+    /// println!("{delivery:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// When the journal does not have the run, the run has ended, no step of it ever waits for such a signal, or it
     /// answers an approval that has an answer already.
@@ -269,26 +336,66 @@ impl RunRef {
         self.engine.signal(&self.id, &name.into(), data.into(), by.map(Into::into)).await
     }
 
-    /// Answers an open question: an approval by its ID or its name; a call that was refused something, or that a model
-    /// asks for, by the ID of its question.
+    /// Answers an open question: an approval by its ID or its name; a call that was refused something, a call that a
+    /// model asks for, or a form of a tool by the ID of its question. If the future is dropped, the answer
+    /// may have been sent all the same.
     ///
     /// ```
     /// use opcell::prelude::*;
     ///
-    /// # async fn ship(run: &Run) -> Result<(), RunError> {
+    /// # async fn ship(run: &Run, questions: &[Question]) -> Result<(), RunError> {
     /// run.approve("ship", Decision::approve().by("ann").why("paid")).await?;
+    /// if let [Question::Call { id, tool, arguments, .. }] = questions {
+    ///     println!("{tool} {arguments}");
+    ///     // The call, but with less.
+    ///     let decision = Decision::approve().by("ann").arguments(opcell::json!({"amount": 20}));
+    ///     run.approve(id, decision).await?;
+    /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// When the journal does not have the run, when the run has ended, asks nothing of this ID or name (any more), asks
-    /// several questions of this name, or has an answer already.
+    /// several questions of this name, or has an answer already; when the decision has a part that the question does
+    /// not take, or arguments or values that do not match its schema ([`RunError::AnswerNotTaken`]).
     pub async fn approve(&self, question: &str, decision: Decision) -> Result<Delivery, RunError> {
         self.engine.decide(&self.id, question, &decision).await
     }
 
+    /// Answers an effect in doubt ([`Question::Doubt`]), which may have happened before a crash: repeat it, treat it as
+    /// done with the result null, or treat it as failed.
+    ///
+    /// ```
+    /// use opcell::{Answer, prelude::*};
+    ///
+    /// # async fn settle(run: &Run, questions: &[Question]) -> Result<(), RunError> {
+    /// for question in questions {
+    ///     if let Question::Doubt { effect, what, .. } = question {
+    ///         println!("{what} may have happened");
+    ///         run.settle(*effect, Answer::Fail, Some("ann")).await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the journal does not have the run, the run has ended, or the effect is not in doubt (any more).
+    pub async fn settle(&self, effect: EffectId, answer: Answer, by: Option<&str>) -> Result<Delivery, RunError> {
+        self.engine.settle(&self.id, effect, answer, by.map(Into::into)).await
+    }
+
     /// Asks the run to stop, whichever process drives it. It ends as cancelled; one without a driver when it is resumed.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let run = host.run("order-17");
+    /// run.cancel("the order was withdrawn", Some("ann")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// When the journal does not have the run, or the run has ended.

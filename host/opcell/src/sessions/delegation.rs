@@ -17,7 +17,7 @@ use opcell_ir::{
 };
 use opcell_journal::JournalError;
 use opcell_session::tools::Delegation;
-use opcell_types::{NewRunId, Value};
+use opcell_types::{FollowUp, NewRunId, Value};
 use std::{
     convert::Infallible,
     sync::{Arc, OnceLock, Weak},
@@ -283,7 +283,8 @@ async fn says_what_it_waits_for(engine: &Engine, run: &Arc<str>) -> Infallible {
         if state.status() == Status::Suspended {
             let what = waited_for(&state.questions());
             tracing::warn!(
-                "run `{run}`, which a model's call started, waits for {what}; `opcell runs show {run}` says how to answer"
+                "run `{run}`, which a model's call started, waits for {what}; {} says how to answer",
+                FollowUp::ShowRun(run.to_string())
             );
             return std::future::pending().await;
         }

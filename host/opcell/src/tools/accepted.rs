@@ -3,6 +3,7 @@
 use crate::{config::lock::Lock, places::Places};
 use opcell_engine::ports::Failure;
 use opcell_tools::mcp::{AcceptedTools, ToolDigests};
+use opcell_types::FollowUp;
 use std::sync::{Mutex, PoisonError};
 
 /// The lock of a project, as it was read when the host was built, and what was first seen since.
@@ -28,7 +29,7 @@ impl AcceptedTools for LockedTools {
 
     fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String> {
         if self.locked {
-            return Err("opcell.lock does not hold its tools, and this command runs `--locked`".to_owned());
+            return Err(format!("opcell.lock does not hold its tools, and {}", FollowUp::Frozen));
         }
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(server.to_owned(), tools.clone());
         if let Err(error) = self.lock.accept_server(server, tools.clone(), &self.places) {
@@ -42,8 +43,10 @@ impl AcceptedTools for LockedTools {
 pub(crate) fn with_remedy(server: &str, mut failure: Failure) -> Failure {
     if &*failure.reason == "mcp-tool-not-accepted" {
         failure.message = format!(
-            "{}; look at it with `opcell mcp diff {server}`, accept it with `opcell mcp update {server}`",
-            failure.message
+            "{}; look at it with {}, accept it with {}",
+            failure.message,
+            FollowUp::DiffServer(server.to_owned()),
+            FollowUp::AcceptServer(server.to_owned())
         );
     }
     failure

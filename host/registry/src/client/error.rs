@@ -1,6 +1,7 @@
 //! Why nothing came from a registry, and what to do.
 
 use crate::signature::SignatureError;
+use opcell_types::FollowUp;
 
 /// Why a registry was not reached, or not believed.
 #[derive(Debug, thiserror::Error)]
@@ -148,9 +149,7 @@ impl RegistryError {
                     .to_owned()
             }
             Self::TooLarge { .. } | Self::Shape { .. } => {
-                "a plugin is pushed with `opcell plugin push`, `wkg oci push` or \
-                                                           `wash push`"
-                    .to_owned()
+                format!("a plugin is pushed with {}, `wkg oci push` or `wash push`", FollowUp::PushPlugin)
             }
             Self::Signature(_) => "ask the publisher; nothing was stored".to_owned(),
         }

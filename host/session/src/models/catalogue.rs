@@ -1,6 +1,6 @@
 //! All models of a host: which there are, which a session is given, and who answers for each.
 
-use super::config::{FALLBACK_REASONS, ModelConfig, ModelsConfig, ProviderConfig};
+use super::config::{FALLBACK_REASONS, ModelConfig, ModelsConfig, ProviderConfig, TenantKey};
 #[cfg(feature = "providers")]
 use super::provider::Provider;
 use super::query::{self, Attributes, QueryError};
@@ -119,6 +119,55 @@ pub enum ModelsError {
     Fallback(String),
 }
 
+/// The model that answers a tenant's rounds instead of the host's.
+#[derive(Clone)]
+pub enum TenantModel {
+    /// A model of the embedding program.
+    Own(Arc<dyn Model>),
+    /// The host's provider, with the tenant's key.
+    Keyed(TenantKey),
+}
+
+impl std::fmt::Debug for TenantModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Own(_) => "Own",
+            Self::Keyed(_) => "Keyed",
+        })
+    }
+}
+
+/// The models of tenants.
+pub trait TenantModels: Send + Sync {
+    /// Returns the model that answers a tenant's rounds for models of a provider; `None`: the host's.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    fn of(&self, tenant: &str, provider: &str) -> Result<Option<TenantModel>, Failure>;
+}
+
+/// A provider of the host.
+enum Answering {
+    Http(Box<Provider>),
+    Own(Arc<dyn Model>),
+}
+
+impl Answering {
+    fn lacks_logprobs(&self) -> Option<&'static str> {
+        match self {
+            Self::Http(provider) => provider.lacks_logprobs(),
+            Self::Own(model) => model.lacks_logprobs(),
+        }
+    }
+
+    async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        match self {
+            Self::Http(provider) => provider.complete(round, sink).await,
+            Self::Own(model) => model.complete(round, sink).await,
+        }
+    }
+}
+
 /// The models of a host.
 pub struct Models {
     default: Option<ModelSelection>,
@@ -126,9 +175,16 @@ pub struct Models {
     fallbacks: Vec<String>,
     /// The failures after which the next model is asked, where the operator said.
     fallback_on: Option<Vec<String>>,
-    providers: IndexMap<String, Arc<dyn Model>>,
+    providers: IndexMap<String, Answering>,
     listed: Vec<ListedModel>,
     only: Option<Arc<dyn Model>>,
+    tenants: Option<Arc<dyn TenantModels>>,
+}
+
+impl std::fmt::Debug for Models {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Models").finish_non_exhaustive()
+    }
 }
 
 impl Models {
@@ -147,6 +203,7 @@ impl Models {
             providers: IndexMap::new(),
             listed: Vec::new(),
             only: None,
+            tenants: None,
         };
         for (name, mut provider) in providers {
             provider.prompt_cache = provider.prompt_cache.or(config.prompt_cache);
@@ -163,7 +220,7 @@ impl Models {
                 });
             }
             let built = Provider::new(&name, provider).map_err(error)?;
-            models.providers.insert(name.clone(), Arc::new(built));
+            models.providers.insert(name.clone(), Answering::Http(Box::new(built)));
         }
         let known = fallback.models.iter().map(|id| models.find(id)).collect::<Result<_, _>>();
         models.fallbacks = known.map_err(|error| ModelsError::Fallback(error.to_string()))?;
@@ -199,6 +256,7 @@ impl Models {
             providers: IndexMap::new(),
             listed: Vec::new(),
             only: Some(model),
+            tenants: None,
         }
     }
 
@@ -217,8 +275,54 @@ impl Models {
         if self.providers.contains_key(name) {
             return Err(error("there is a provider of this name already; choose another name"));
         }
-        self.providers.insert(name.to_owned(), model);
+        self.providers.insert(name.to_owned(), Answering::Own(model));
         Ok(self)
+    }
+
+    /// Asks these for the models of rounds on behalf of a tenant.
+    #[must_use]
+    pub fn with_tenants(self, tenants: Arc<dyn TenantModels>) -> Self {
+        Self { tenants: Some(tenants), ..self }
+    }
+
+    /// Returns `true` if sessions may name models of this provider.
+    #[must_use]
+    pub fn has_provider(&self, name: &str) -> bool {
+        self.only.is_some() || self.providers.contains_key(name)
+    }
+
+    /// Returns `true` if the host asks this provider over HTTP, with a key.
+    #[must_use]
+    pub fn takes_key(&self, provider: &str) -> bool {
+        self.only.is_none() && matches!(self.providers.get(provider), Some(Answering::Http(_)))
+    }
+
+    /// Returns `true` if a tenant has its own model or key for a provider.
+    fn is_of(&self, tenant: Option<&str>, provider: &str) -> bool {
+        let of = self.tenants.as_ref().zip(tenant);
+        of.is_some_and(|(tenants, tenant)| matches!(tenants.of(tenant, provider), Ok(Some(_))))
+    }
+
+    /// Asks the model of a round's tenant, if it is not the host's.
+    async fn complete_for_tenant(
+        &self,
+        round: &ModelRound,
+        sink: Option<&dyn TextSink>,
+    ) -> Result<Option<ModelReply>, Failure> {
+        let (Some(tenants), Some(tenant)) = (&self.tenants, &round.context.tenant) else { return Ok(None) };
+        let provider = round.model.split_once('/').map_or("", |(provider, _)| provider);
+        match tenants.of(tenant, provider)? {
+            None => Ok(None),
+            Some(TenantModel::Own(model)) => model.complete(round, sink).await.map(Some),
+            Some(TenantModel::Keyed(key)) => match self.providers.get(provider) {
+                Some(Answering::Http(http)) => http.complete_with(round, sink, Some(&key)).await.map(Some),
+                // The host's own model must not answer with what was meant for another.
+                _ => {
+                    let message = format!("the tenant has a key for `{provider}`, which takes none");
+                    Err(failure("unknown-model", message))
+                }
+            },
+        }
     }
 
     /// Models that an operator listed.
@@ -233,20 +337,32 @@ impl Models {
     /// # Errors
     /// When there is none, or the query cannot be read.
     pub fn select(&self, selection: Option<&ModelSelection>) -> Result<Vec<String>, SelectError> {
+        self.select_for(selection, None)
+    }
+
+    /// As [`Self::select`], on behalf of a tenant: a model whose key the tenant has is not left out.
+    ///
+    /// # Errors
+    /// As [`Self::select`].
+    pub fn select_for(
+        &self,
+        selection: Option<&ModelSelection>,
+        tenant: Option<&str>,
+    ) -> Result<Vec<String>, SelectError> {
         if self.only.is_some() {
             return Ok(vec![match selection {
                 Some(ModelSelection::Id(id)) => id.clone(),
                 Some(ModelSelection::Query(_)) | None => "scripted".to_owned(),
             }]);
         }
-        let mut ids = self.select_own(selection)?;
+        let mut ids = self.select_own(selection, tenant)?;
         let others = self.fallbacks.iter().filter(|id| !ids.contains(id)).cloned().collect::<Vec<_>>();
         ids.extend(others);
         Ok(ids)
     }
 
     /// As [`Self::select`], without the models that are asked when these do not answer.
-    fn select_own(&self, selection: Option<&ModelSelection>) -> Result<Vec<String>, SelectError> {
+    fn select_own(&self, selection: Option<&ModelSelection>, tenant: Option<&str>) -> Result<Vec<String>, SelectError> {
         let mut selection = selection.or(self.default.as_ref()).ok_or(SelectError::NoDefault)?;
         for _ in 0..FALLBACKS {
             let query = match selection {
@@ -254,7 +370,8 @@ impl Models {
                 ModelSelection::Query(query) => query,
             };
             let ranked = query::rank(query, &self.listed)?;
-            let ids: Vec<_> = ranked.into_iter().filter(|model| model.configured).map(ListedModel::full_id).collect();
+            let is_configured = |model: &&ListedModel| model.configured || self.is_of(tenant, &model.provider);
+            let ids: Vec<_> = ranked.into_iter().filter(is_configured).map(ListedModel::full_id).collect();
             match &query.fallback {
                 _ if !ids.is_empty() => return Ok(ids),
                 Some(fallback) => selection = fallback.as_ref(),
@@ -350,6 +467,9 @@ impl Models {
 #[async_trait]
 impl Model for Models {
     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        if let Some(reply) = self.complete_for_tenant(round, sink).await? {
+            return Ok(reply);
+        }
         if let Some(model) = &self.only {
             return model.complete(round, sink).await;
         }

@@ -7,6 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most that is read of a key file.
@@ -316,6 +317,29 @@ impl<'de> Deserialize<'de> for SecretSource {
         }
         // The text is not repeated: it may be the secret.
         Err(D::Error::custom("a configuration must not contain a secret; write `env:NAME` or `file:PATH`"))
+    }
+}
+
+/// The key of a tenant for a provider, in memory. Prints as dots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TenantKey(Arc<str>);
+
+impl TenantKey {
+    /// A key as the provider gave it; white space around it is dropped. `None` if it is empty.
+    #[must_use]
+    pub fn new(key: &str) -> Option<Self> {
+        Some(key.trim()).filter(|key| !key.is_empty()).map(|key| Self(key.into()))
+    }
+
+    #[cfg(feature = "providers")]
+    pub(super) fn secret(&self) -> Secret {
+        Secret(self.0.as_ref().to_owned())
+    }
+}
+
+impl fmt::Debug for TenantKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
     }
 }
 

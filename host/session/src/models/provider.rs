@@ -1,7 +1,7 @@
 //! One provider over HTTP: secrets, deadlines and repetitions around the protocols.
 
 use super::answer::{Answer, AnswerReader, Fault};
-use super::config::{Api, ModelConfig, ProviderConfig, Secret};
+use super::config::{Api, ModelConfig, ProviderConfig, Secret, TenantKey};
 use super::protocols::{self, Ask, Outgoing};
 use super::wire::{self, WireNames};
 use super::{Model, failure, logprobs, transport};
@@ -57,8 +57,12 @@ impl Provider {
         self.config.models.iter().find(|model| model.id == id)
     }
 
-    /// The secrets for one round, read now so that a changed key counts at once.
-    async fn secrets(&self) -> Result<(Option<Secret>, Vec<(String, Secret)>), Failure> {
+    /// The secrets for one round, read now so that a changed key counts at once. A tenant's key is sent alone: headers
+    /// may be the host's own credentials.
+    async fn secrets(&self, of_tenant: Option<&TenantKey>) -> Result<(Option<Secret>, Vec<(String, Secret)>), Failure> {
+        if let Some(key) = of_tenant {
+            return Ok((Some(key.secret()), Vec::new()));
+        }
         let fail = |error| failure("missing-key", format!("provider `{}`: {error}", self.name));
         let key = match &self.config.api_key {
             Some(source) => Some(source.read().await.map_err(fail)?),
@@ -83,10 +87,11 @@ impl Provider {
     }
 
     /// The failure for a fault. Secrets are taken out first: providers repeat keys in their messages.
-    fn failure(&self, fault: Fault, secrets: &[&Secret], attempts: u32) -> Failure {
+    fn failure(&self, fault: Fault, secrets: &[&Secret], of_tenant: bool, attempts: u32) -> Failure {
         let said = secrets.iter().fold(fault.said, |text, secret| secret.redact(&text));
         let said = printable(&said, WORDS_SHOWN);
         let help = match (fault.reason, &self.config.api_key) {
+            ("unauthorized", _) if of_tenant => " (the key is the tenant's own)".to_owned(),
             ("unauthorized", Some(source)) => format!(" (the key is from {source})"),
             ("unauthorized", None) => " (no `api-key` is configured)".to_owned(),
             _ => String::new(),
@@ -105,11 +110,16 @@ impl Provider {
         Failure { retriable: fault.retriable, details: fault.details, ..failure(fault.reason, message) }
     }
 
-    async fn attempts(&self, round: &ModelRound, shown: Option<&Shown<'_>>) -> Result<ModelReply, Failure> {
+    async fn attempts(
+        &self,
+        round: &ModelRound,
+        shown: Option<&Shown<'_>>,
+        of_tenant: Option<&TenantKey>,
+    ) -> Result<ModelReply, Failure> {
         let id = round.model.split_once('/').map_or(round.model.as_str(), |(_, id)| id);
         let model = self.model(id);
         let names = WireNames::new(round.session.tools.iter().map(|tool| tool.name.as_str()));
-        let (key, headers) = self.secrets().await?;
+        let (key, headers) = self.secrets(of_tenant).await?;
         let mut sent: Vec<_> = headers.iter().map(|(name, secret)| (name.clone(), secret.0.clone())).collect();
         let is_traced = sent.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT));
         sent.extend(trace::outgoing(&round.context).filter(|_| !is_traced).map(|own| (TRACEPARENT.to_owned(), own)));
@@ -158,7 +168,7 @@ impl Provider {
             // A repetition would show the beginning of the answer twice.
             let repeat = fault.repeat && !shown.is_some_and(Shown::anything);
             let Some(wait) = self.config.retry.wait(attempt, fault.wait).filter(|_| repeat) else {
-                return Err(self.failure(fault, &secrets, attempt));
+                return Err(self.failure(fault, &secrets, of_tenant.is_some(), attempt));
             };
             tracing::warn!(provider = %self.name, attempt, wait_ms = wait.as_millis(), reason = %fault.reason, "model request repeated");
             tokio::time::sleep(wait).await;
@@ -174,11 +184,23 @@ impl Model for Provider {
     }
 
     async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        self.complete_with(round, sink, None).await
+    }
+}
+
+impl Provider {
+    /// Answers with a tenant's key instead of the configured one, if there is one.
+    pub(super) async fn complete_with(
+        &self,
+        round: &ModelRound,
+        sink: Option<&dyn TextSink>,
+        of_tenant: Option<&TenantKey>,
+    ) -> Result<ModelReply, Failure> {
         let shown = sink.map(Shown::new);
         tokio::select! {
             biased;
             () = round.cancel.cancelled() => Err(failure("cancelled", "the run was cancelled")),
-            reply = self.attempts(round, shown.as_ref()) => reply,
+            reply = self.attempts(round, shown.as_ref(), of_tenant) => reply,
         }
     }
 }

@@ -18,6 +18,12 @@ pub struct Recorder {
     script: Mutex<Script>,
 }
 
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl Recorder {
     /// Starts a new file. Blocks.
     ///

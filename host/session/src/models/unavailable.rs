@@ -1,6 +1,6 @@
 //! Stands where models over HTTP would be, in a program that is built without them.
 
-use super::{Model, config::ProviderConfig, failure};
+use super::{Model, TenantKey, config::ProviderConfig, failure};
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 
@@ -17,7 +17,18 @@ impl Provider {
 
 #[async_trait]
 impl Model for Provider {
-    async fn complete(&self, _round: &ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+    async fn complete(&self, round: &ModelRound, sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        self.complete_with(round, sink, None).await
+    }
+}
+
+impl Provider {
+    pub(super) async fn complete_with(
+        &self,
+        _round: &ModelRound,
+        _sink: Option<&dyn TextSink>,
+        _of_tenant: Option<&TenantKey>,
+    ) -> Result<ModelReply, Failure> {
         let name = &self.name;
         Err(failure(
             "not-built-in",

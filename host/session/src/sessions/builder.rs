@@ -81,6 +81,12 @@ pub struct HostSessionsBuilder {
     rounds: Option<u32>,
 }
 
+impl std::fmt::Debug for HostSessionsBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostSessionsBuilder").finish_non_exhaustive()
+    }
+}
+
 impl HostSessionsBuilder {
     /// The models; without them, the providers that need no configuration.
     #[must_use]

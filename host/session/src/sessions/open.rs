@@ -77,7 +77,7 @@ impl HostSessions {
 
     pub(super) fn open_session(&self, request: &OpenSession, current: &Current) -> Result<OpenedSession, Failure> {
         let Assembled { mut prompt, tools, code, approvals, settings, ceiling } = self.assemble(request, current)?;
-        let models = self.models.select(settings.model.as_ref());
+        let models = self.models.select_for(settings.model.as_ref(), request.context.tenant.as_deref());
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
         let lacks =
             code.as_ref().zip(self.programs.as_ref()).and_then(|(code, programs)| programs.lacks(code.language));

@@ -28,6 +28,12 @@ pub struct CheckedTool {
     result_limit: usize,
 }
 
+impl std::fmt::Debug for CheckedTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedTool").finish_non_exhaustive()
+    }
+}
+
 impl CheckedTool {
     /// The tool, with the most bytes that a result may have; longer ones are cut, and say so.
     ///

@@ -17,6 +17,12 @@ pub struct OperationTool {
     provider: Provider,
 }
 
+impl std::fmt::Debug for OperationTool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OperationTool").finish_non_exhaustive()
+    }
+}
+
 impl OperationTool {
     /// The operation of the description's name, which `provider` performs.
     #[must_use]

@@ -40,6 +40,12 @@ pub struct Toolbox {
     result_limit: usize,
 }
 
+impl std::fmt::Debug for Toolbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Toolbox").finish_non_exhaustive()
+    }
+}
+
 struct Entry {
     offered: SessionTool,
     checked: CheckedTool,

@@ -16,6 +16,12 @@ pub struct Secret {
     text: String,
 }
 
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secret").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
 /// A secret that cannot be used. The messages name the source and never the secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -41,6 +41,12 @@ pub struct HttpClient {
     limits: FetchLimits,
 }
 
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
 impl HttpClient {
     /// A client that resolves names as the system does.
     #[must_use]

@@ -6,6 +6,12 @@ use opcell_types::{TouchLog, Value};
 /// Performs no requests.
 pub struct HttpClient;
 
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
 impl HttpClient {
     /// A client that refuses every request.
     #[must_use]

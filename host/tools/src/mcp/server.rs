@@ -49,6 +49,12 @@ pub struct Server {
     slot: Mutex<Slot>,
 }
 
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// A server that is started when it is first needed.
     #[must_use]

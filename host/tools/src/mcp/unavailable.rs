@@ -10,6 +10,12 @@ pub struct Server {
     config: McpServer,
 }
 
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// A server that refuses every call.
     #[must_use]

@@ -349,6 +349,12 @@ pub struct Projection {
     log: Option<RunLog>,
 }
 
+impl std::fmt::Debug for Projection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Projection").finish_non_exhaustive()
+    }
+}
+
 struct Run {
     id: Arc<str>,
     program: Arc<Program>,
