@@ -19,7 +19,7 @@ use opcell_ir::{
     ir::{RunLimits, Session, Then},
     names::Outcome,
 };
-use opcell_types::{Denial, InputAnswer, Value};
+use opcell_types::{ClockReadings, Denial, Digest, Effects, InputAnswer, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 
@@ -405,6 +405,29 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Arc<str>>,
     },
+    /// The calls that an effect's cell makes are journaled from now on: the cell can be run again with their answers.
+    InnerStarted {
+        /// The effect.
+        effect: EffectId,
+        /// The seed of the cell's random numbers, in hexadecimal.
+        seed: Digest,
+    },
+    /// An effect's cell calls a tool. A call that changes something begins as soon as this event is durable.
+    InnerRequested {
+        /// The effect.
+        effect: EffectId,
+        /// The call.
+        call: Box<InnerRequest>,
+    },
+    /// A call of an effect's cell ended. The cell has the answer as soon as this event is durable.
+    InnerReplied {
+        /// The effect.
+        effect: EffectId,
+        /// The place of the call among those of the cell, from 0.
+        place: u32,
+        /// The result, or the failure, and the receipt.
+        reply: Box<Reply<Value>>,
+    },
     /// Calls of a model wait for a person, each until it is answered.
     CallsAsked {
         /// The step, or the step that is judged.
@@ -776,10 +799,46 @@ pub struct AskedCall {
     /// Different people who must approve it.
     #[serde(default = "one")]
     pub people: u32,
+    /// The call, if a program of the model makes it; absent for a call that the model itself asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<AskedInnerCall>>,
+}
+
+/// A call of an effect's cell that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AskedInnerCall {
+    /// The effect.
+    pub effect: EffectId,
+    /// The place of the call among those of the cell, from 0.
+    pub place: u32,
+    /// The name that the cell calls.
+    pub tool: Arc<str>,
+    /// The arguments.
+    #[serde(with = "wire")]
+    pub arguments: Value,
 }
 
 fn one() -> u32 {
     1
+}
+
+/// A call that an effect's cell makes: of a tool, or of an operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InnerRequest {
+    /// Its place among the calls of the cell, from 0.
+    pub place: u32,
+    /// The name that the cell called.
+    pub tool: Arc<str>,
+    /// The arguments.
+    #[serde(with = "wire")]
+    pub arguments: Value,
+    /// The effect of repeating it.
+    pub effects: Effects,
+    /// The readings of the cell's clocks since the call before.
+    #[serde(default, skip_serializing_if = "ClockReadings::is_empty")]
+    pub clocks: ClockReadings,
 }
 
 /// A person's answer for a call.
@@ -827,6 +886,10 @@ impl Event {
     /// Returns `true` if the event came from outside; everything else the core decided.
     #[must_use]
     pub fn comes_from_outside(&self) -> bool {
+        if let Self::CallsAsked { calls, .. } = self {
+            // A program calls, or the model, whose calls the core decides on.
+            return calls.iter().any(|call| call.inner.is_some());
+        }
         matches!(
             self,
             Self::RunStarted(_)
@@ -841,6 +904,9 @@ impl Event {
                 | Self::GrantAnswered { .. }
                 | Self::InputAsked { .. }
                 | Self::InputAnswered { .. }
+                | Self::InnerStarted { .. }
+                | Self::InnerRequested { .. }
+                | Self::InnerReplied { .. }
                 | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
                 | Self::CancelRequested { .. }
@@ -908,6 +974,9 @@ impl Event {
             Self::GrantAnswered { .. } => "grant-answered",
             Self::InputAsked { .. } => "input-asked",
             Self::InputAnswered { .. } => "input-answered",
+            Self::InnerStarted { .. } => "inner-started",
+            Self::InnerRequested { .. } => "inner-requested",
+            Self::InnerReplied { .. } => "inner-replied",
             Self::CallsAsked { .. } => "calls-asked",
             Self::CallAnswered { .. } => "call-answered",
             Self::CallsExpired { .. } => "calls-expired",

@@ -73,7 +73,10 @@ impl Locator {
             | Event::GrantAsked { effect, .. }
             | Event::GrantAnswered { effect, .. }
             | Event::InputAsked { effect, .. }
-            | Event::InputAnswered { effect, .. } => self.effects.get(effect).map(|(frame, seq, asked)| {
+            | Event::InputAnswered { effect, .. }
+            | Event::InnerStarted { effect, .. }
+            | Event::InnerRequested { effect, .. }
+            | Event::InnerReplied { effect, .. } => self.effects.get(effect).map(|(frame, seq, asked)| {
                 request = Some((*seq, asked.clone()));
                 *frame
             }),

@@ -7,6 +7,7 @@
 mod apply;
 mod calls;
 mod choice;
+mod inner;
 mod inputs;
 mod memory;
 mod meter;
@@ -19,6 +20,7 @@ pub use apply::ApplyError;
 pub(crate) use apply::tool_message;
 pub(crate) use calls::{Ask, AskAnswer, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
+pub use inner::{Changed, InnerApproval, InnerCall, InnerCalls, InnerQuestion};
 pub(crate) use inputs::{Inputs, MAX_FORMS};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
@@ -46,7 +48,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 6;
+pub const SNAPSHOT_VERSION: u32 = 7;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
 /// with its shape and with what its parts mean.
@@ -274,6 +276,9 @@ pub(crate) struct Pending {
     /// The input that its tool asked a person for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Box<Inputs>>,
+    /// The calls of its cell, where they are journaled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner: Option<Box<InnerCalls>>,
     /// Of a call that may start a run: what that run may use, where the caller has limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Box<RunLimits>>,

@@ -1,7 +1,10 @@
 //! The trace of a run, entry by entry: a projection of its events for people and programs. Nothing here is known that
 //! the journal does not hold.
 
+mod inner;
 mod within;
+
+pub use inner::InnerCallTrace;
 
 use crate::{
     call::Compacted,
@@ -183,6 +186,9 @@ pub struct StepTrace {
     /// Receipts of its cells and tool calls, in the order of the calls; those of its judge are with the judge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Receipt>,
+    /// The calls of its cells that have not ended, or whose host died; of the others, the receipts list the calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub inner_calls: Vec<InnerCallTrace>,
     #[serde(skip)]
     order: ReceiptOrder,
     #[serde(skip)]
@@ -504,10 +510,22 @@ impl Reader {
                     }
                 }
             }
-            Event::Replied { reply, .. } => {
+            Event::InnerStarted { .. } => {}
+            Event::InnerRequested { effect, call } => {
+                if let Some(step) = located.frame.and_then(|frame| self.step(frame, at)) {
+                    step.inner_calls.push(InnerCallTrace::of(*effect, call));
+                }
+            }
+            Event::InnerReplied { effect, place, reply } => {
+                if let Some(step) = located.frame.and_then(|frame| self.step(frame, at)) {
+                    step.inner_call_ended(*effect, *place, &reply.result);
+                }
+            }
+            Event::Replied { effect: ended, reply } => {
                 if let (Some(frame), Some((effect, request))) = (located.frame, &located.request)
                     && let Some(step) = self.step(frame, at)
                 {
+                    step.inner_calls.retain(|call| call.effect != *ended);
                     step.replied(*effect, request, reply);
                 }
             }
@@ -608,7 +626,9 @@ impl Reader {
                 }
             }
             Event::Answered { effect, answer, by } => {
+                // Where it was a call of its cell that was in doubt, the effect itself continues.
                 if let (Answer::Skip, Some((_, Request::Invoke { .. }))) = (answer, &located.request)
+                    && !self.state.wants(*effect)
                     && let Some(step) = located.frame.and_then(|frame| self.step(frame, at))
                 {
                     step.result = Some(Value::Null);

@@ -518,6 +518,7 @@ impl Engine {
             moment: None,
             behind: None,
             again: Vec::new(),
+            inner: mpsc::unbounded_channel(),
             slow_elements: None,
             gave_way: tokio::time::Instant::now(),
             values: self.journal.keeps_values().then(LargeValues::default),

@@ -10,6 +10,7 @@
 
 #![warn(missing_debug_implementations)]
 
+pub mod inner;
 pub mod perform;
 pub mod ports;
 pub mod tool;

@@ -1,5 +1,6 @@
 //! Doing what the core wants done.
 
+use crate::inner::InnerJournal;
 use crate::ports::{Call, Cancellable, Ports, TextSink, Timer};
 use opcell_core::{
     call::{Reply, Verdict},
@@ -16,18 +17,21 @@ use tokio_util::sync::CancellationToken;
 /// The time that a tool call whose time is over may take to report what it used.
 const GRACE_MS: f64 = 2_000.0;
 
-/// Performs an effect. Cancelling the token, or dropping the future, stops it.
+/// Performs an effect. Cancelling the token, or dropping the future, stops it. `inner`: the journal of the calls that
+/// its cell makes.
 pub async fn perform(
     ports: &Ports,
     effect: Effect,
     cancel: Arc<CancellationToken>,
     sink: Option<&dyn TextSink>,
+    inner: Option<InnerJournal>,
 ) -> EffectReply {
     let timer = &ports.timer;
     match effect.task {
         Task::Invoke(call) => {
             let limit = effect.timeout_ms.map(|ms| (ms, call.id.clone(), call.arguments.clone()));
-            let reply = within(timer, effect.timeout_ms, ports.operations.invoke(Cancellable::new(call, cancel))).await;
+            let call = Cancellable::new(call, cancel).journaling(inner);
+            let reply = within(timer, effect.timeout_ms, ports.operations.invoke(call)).await;
             EffectReply::Invoke(reply.unwrap_or_else(|failure| late(failure, limit, CallReceipt::of_operation)))
         }
         Task::Judge(call) => {
@@ -50,7 +54,7 @@ pub async fn perform(
             let receipt =
                 |tool: &str, arguments: &_| CallReceipt::of_tool(tool, ports.sessions.tool_provider(tool), arguments);
             let stop = Arc::new(cancel.child_token());
-            let work = ports.sessions.call_tool(Cancellable::new(*call, stop.clone()));
+            let work = ports.sessions.call_tool(Cancellable::new(*call, stop.clone()).journaling(inner));
             tokio::pin!(work);
             EffectReply::Tool(match within(timer, effect.timeout_ms, &mut work).await {
                 Ok(reply) => reply,

@@ -3,6 +3,7 @@
 //! An implementation may be asked for the same effect twice (a crash between effect and journal): the idempotency key
 //! says so.
 
+use crate::inner::InnerJournal;
 use async_trait::async_trait;
 pub use opcell_core::call::{EffectContext, ModelReply, OpenSession, OpenedSession, Reply, Success, Verdict};
 pub use opcell_core::failure::{Effects, Failure};
@@ -31,6 +32,8 @@ pub struct Cancellable<T> {
     pub cancel: Arc<CancellationToken>,
     /// The log in which it notes what it touches; clones note in the same place.
     pub touched: TouchLog,
+    /// The journal of the calls that its cell makes, where it can be run again with them.
+    pub inner: Option<InnerJournal>,
 }
 
 impl<T> Cancellable<T> {
@@ -38,7 +41,13 @@ impl<T> Cancellable<T> {
     #[must_use]
     #[inline]
     pub fn new(of: T, cancel: impl Into<Arc<CancellationToken>>) -> Self {
-        Self { of, cancel: cancel.into(), touched: TouchLog::default() }
+        Self { of, cancel: cancel.into(), touched: TouchLog::default(), inner: None }
+    }
+
+    /// The same with the journal of the calls that its cell makes.
+    #[must_use]
+    pub fn journaling(self, inner: Option<InnerJournal>) -> Self {
+        Self { inner, ..self }
     }
 }
 
@@ -73,8 +82,22 @@ pub trait Operations: Send + Sync {
 
     /// Returns the question to a person before a refusal of the operation's, or the judge's, call counts: the plugin's
     /// reason for what it was refused; `None` if no person is asked. Unless said otherwise, no one is asked.
-    fn asks(&self, _operation: &str, _refused: &Failure, _receipt: Option<&Receipt>) -> Option<AskedBecause> {
+    /// `is_resumed`: the call continues with the answers that the calls of its cell had, and repeats none of them.
+    fn asks(
+        &self,
+        _operation: &str,
+        _refused: &Failure,
+        _receipt: Option<&Receipt>,
+        _is_resumed: bool,
+    ) -> Option<AskedBecause> {
         None
+    }
+
+    /// Returns `true` if a call of the operation can be run again with the answers that the calls of its cell had: they
+    /// are all that it changes, and each is made through [`Cancellable::inner`]. The answer is the same for all calls of
+    /// a run.
+    fn is_resumable(&self, _operation: &str) -> bool {
+        false
     }
 
     /// Runs one operation. Never panics, never blocks; ends soon after the call is cancelled.
@@ -120,6 +143,12 @@ pub trait Sessions: Send + Sync {
     /// knows.
     fn tool_provider(&self, _tool: &str) -> Option<Provider> {
         None
+    }
+
+    /// Returns `true` if a call of a tool of a session can be run again with the answers that the calls of its cell had:
+    /// as [`Operations::is_resumable`].
+    fn is_resumable(&self, _session: &OpenedSession, _tool: &str) -> bool {
+        false
     }
 
     /// Calls one tool; a failure becomes the answer to the model.
@@ -244,6 +273,6 @@ impl Catalogue for Ports {
     }
 
     fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
-        self.operations.asks(operation, refused, receipt)
+        self.operations.asks(operation, refused, receipt, false)
     }
 }

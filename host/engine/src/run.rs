@@ -4,11 +4,13 @@ mod direct;
 mod durable;
 mod elements;
 mod inbox;
+mod inner;
 
 use crate::{
     error::RunError,
     handle::Listeners,
     in_flight::{Done, InFlight, Work},
+    inner::InnerEvents,
     perform::perform,
     ports::{Cancellable, Ports, Reply, RunText, TextSink},
     record::{Unread, to_record},
@@ -23,7 +25,7 @@ use opcell_core::{
     decide::is_mid_transition,
     effect::{Effect, Task},
     event::{EffectReply, Event, Recorded, Request},
-    failure::{Effects, Failure},
+    failure::Failure,
     id::{EffectId, FrameId, Timestamp},
     large::LargeValues,
     message::Message,
@@ -101,6 +103,8 @@ pub(crate) struct Driver {
     pub behind: Option<Appending>,
     /// Effects that someone has answered for, to be started although later ones have been.
     pub again: Vec<EffectId>,
+    /// Events of the cells of effects in flight.
+    pub inner: (mpsc::UnboundedSender<InnerEvents>, mpsc::UnboundedReceiver<InnerEvents>),
     /// The frame of a step whose elements are too slow to be called ahead.
     pub slow_elements: Option<FrameId>,
     /// When it last gave way to other runs.
@@ -251,6 +255,9 @@ impl Driver {
                 continue;
             };
             let is_pure = matches!(next, Next::Perform) && self.only_pure_calls();
+            if matches!(next, Next::Perform) && !is_pure {
+                self.journal_inner_calls(&mut batch, in_flight.next().max(taken_over))?;
+            }
             self.keep_up(&mut batch, if is_pure { Wanted::PureCalls } else { Wanted::Anything }, now).await?;
             self.stop_abandoned(&mut in_flight);
             decides = matches!(next, Next::Record(_));
@@ -377,6 +384,10 @@ impl Driver {
             let stopped = self.state.abandoned(effect, &why, (effect < waiting).then_some(at), self.ports.as_ref());
             self.record_at(batch, stopped, at)?;
         }
+        // Cells that wait for a person are run again when the time for an answer is over.
+        if let Event::CallsExpired { frame } = &event {
+            self.again.extend(self.state.waiting_cells(*frame));
+        }
         let at = self.moment.unwrap_or_else(|| self.ports.timer.now());
         // What comes next was computed after this one, which may have taken long.
         let computes =
@@ -406,7 +417,7 @@ impl Driver {
     fn doubt(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         let wanted: Vec<EffectId> = self.state.wanted(EffectId(0)).collect();
         for effect in wanted {
-            if self.state.repeatable(effect, self.ports.as_ref()) == Effects::Once {
+            if self.state.may_have_happened(effect, self.ports.as_ref()) {
                 self.record(batch, Event::InDoubt { effect })?;
             }
         }
@@ -428,8 +439,9 @@ impl Driver {
         let effect = self.state.effect(id, taken_over)?;
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
         // The most frequent one is the shortest.
+        let inner = self.inner_journal(&effect);
         let effect = match effect {
-            Effect { task: Task::Invoke(call), timeout_ms: None, .. } => {
+            Effect { task: Task::Invoke(call), timeout_ms: None, .. } if inner.is_none() => {
                 let call = Cancellable::new(call, cancel);
                 let work = async move {
                     let reply = AssertUnwindSafe(ports.operations.invoke(call)).catch_unwind().await;
@@ -443,8 +455,13 @@ impl Driver {
         let sink = self.sink.clone().map(|sink| RoundSink { sink, round: id });
         let work = async move {
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
-            let performed = AssertUnwindSafe(perform(&ports, effect, cancel, sink)).catch_unwind().await;
-            performed.unwrap_or_else(|_| EffectReply::failed(&request, panicked()))
+            let performed = perform(&ports, effect, cancel, sink, inner.clone());
+            let performed = AssertUnwindSafe(performed).catch_unwind().await;
+            let reply = performed.unwrap_or_else(|_| EffectReply::failed(&request, panicked()));
+            match inner {
+                Some(inner) => inner.concluded(reply),
+                None => reply,
+            }
         };
         Some(work.boxed())
     }
@@ -490,6 +507,7 @@ impl Driver {
                 None => self.wait_alone(in_flight, batch).await?,
             },
             done = in_flight.ended() => self.take(batch, done)?,
+            Some(events) = self.inner.1.recv() => self.record_inner(in_flight, batch, events).await?,
             done = appended(&mut self.behind) => self.appended(done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
@@ -511,6 +529,7 @@ impl Driver {
         tokio::select! {
             biased;
             done = in_flight.ended() => self.take(batch, done),
+            Some(events) = self.inner.1.recv() => self.record_inner(in_flight, batch, events).await,
             () = self.ownership.lost() => Err(self.lease_lost()),
             () = self.shutdown.started() => Ok(()),
             () = tokio::time::sleep(if batch.since.is_some() { MAX_APPEND_DELAY } else { INBOX_POLL }) => Ok(()),
@@ -534,7 +553,8 @@ impl Driver {
         // tenant may reach is decided by whoever embeds the host: there the question could have no answer that helps.
         if self.state.tenant().is_none()
             && let (Some((refused, receipt)), Some(operation)) = (reply.refused(), self.state.called(effect))
-            && let Some(why) = self.ports.operations.asks(operation, refused, receipt)
+            && let Some(resumed) = self.state.continues_after_refusal(effect, refused)
+            && let Some(why) = self.ports.operations.asks(operation, refused, receipt, resumed)
         {
             let why = Some(why).filter(|why| !why.is_empty());
             return self.record(batch, Event::GrantAsked { effect, reply: Box::new(reply), why });
@@ -568,6 +588,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 done = in_flight.ended() => self.take(batch, done)?,
+                Some(events) = self.inner.1.recv() => self.record_inner(in_flight, batch, events).await?,
                 () = &mut grace => break,
                 () = tokio::time::sleep(INBOX_POLL) => self.read_inbox(batch).await?,
             }
@@ -599,6 +620,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 done = in_flight.ended() => self.take(batch, done)?,
+                Some(events) = self.inner.1.recv() => self.record_inner(in_flight, batch, events).await?,
                 () = &mut grace => break,
             }
         }

@@ -219,6 +219,11 @@ pub trait Tool: Send + Sync {
         Effects::Once
     }
 
+    /// Returns the effect of repeating a call with these arguments, where they decide it; that of every call by default.
+    fn effects_of(&self, _arguments: &Value) -> Effects {
+        self.effects()
+    }
+
     /// Returns its provider, for receipts; the host unless a tool says otherwise.
     fn provider(&self) -> Provider {
         Provider::Host
@@ -256,6 +261,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
 
     fn effects(&self) -> Effects {
         (**self).effects()
+    }
+
+    fn effects_of(&self, arguments: &Value) -> Effects {
+        (**self).effects_of(arguments)
     }
 
     fn provider(&self) -> Provider {

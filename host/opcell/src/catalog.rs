@@ -15,6 +15,7 @@ use crate::{
 use async_trait::async_trait;
 use indexmap::IndexMap;
 use opcell_engine::effect::AskedBecause;
+use opcell_engine::inner::InnerJournal;
 use opcell_engine::ports::{Call, Effects, Failure, Judges, Operations, Reply, Success, Verdict};
 use opcell_engine::receipt::{self, CallReceipt, LazyReceipt, Receipt};
 use opcell_engine::tool::{Tool, ToolInput};
@@ -44,6 +45,18 @@ pub(crate) struct Loaded {
     pub asks: bool,
     /// The party that is told of its cells.
     pub sink: Option<Arc<dyn LogSink>>,
+}
+
+impl Loaded {
+    /// Returns `true` if the calls of tools are all that its cells change, so that a cell can be run again with their
+    /// answers. Stores answer an attempt that is made again as they did before; files do not, and the requests of
+    /// `wasi:http` are made side by side.
+    fn is_resumable(&self) -> bool {
+        let granted = self.plugin.policy().grants();
+        let writes = granted.files.values().any(|files| files.access == Access::ReadWrite);
+        let requests = self.plugin.surface().imports.iter().any(|import| import.starts_with("wasi:http/"));
+        !(writes || requests || granted.tools.is_empty() || !granted.dangerous_preopens.is_empty())
+    }
 }
 
 /// Loads a plugin with more than its project grants it.
@@ -214,9 +227,10 @@ impl Catalog {
     }
 
     /// The services of one cell.
-    fn services(&self, own: &Arc<PluginServices>) -> Arc<dyn HostServices> {
-        match self.this.get().filter(|_| !own.project.is_empty()).and_then(Weak::upgrade) {
-            Some(this) => Arc::new(CellServices::new(own.clone(), this)),
+    fn services(&self, own: &Arc<PluginServices>, inner: Option<&InnerJournal>) -> Arc<dyn HostServices> {
+        let has_others = !own.project.is_empty() || inner.is_some();
+        match self.this.get().filter(|_| has_others).and_then(Weak::upgrade) {
+            Some(this) => Arc::new(CellServices::new(own.clone(), this, inner.cloned())),
             None => own.clone(),
         }
     }
@@ -572,9 +586,11 @@ impl Catalog {
             narrowing: call.capabilities.as_deref().map(narrowing),
             timeout: call.timeout_ms.map(Duration::from_millis),
             cancel: call.cancel.clone(),
-            host: self.services(in_tenant.as_ref().map_or(&loaded.services, |tenant| &tenant.services)),
+            host: self
+                .services(in_tenant.as_ref().map_or(&loaded.services, |tenant| &tenant.services), call.inner.as_ref()),
             within: in_tenant.map(|tenant| tenant.context.clone()),
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
+            timeline: call.inner.as_ref().map(InnerJournal::timeline),
         };
         let CellResult { result, mut receipt } = run(&loaded.plugin, request).await;
         // The plugin knows its operation by its own name only.
@@ -617,12 +633,23 @@ impl Operations for Catalog {
         self.operation_effects(operation)
     }
 
-    fn asks(&self, operation: &str, refused: &Failure, receipt: Option<&Receipt>) -> Option<AskedBecause> {
+    fn asks(
+        &self,
+        operation: &str,
+        refused: &Failure,
+        receipt: Option<&Receipt>,
+        is_resumed: bool,
+    ) -> Option<AskedBecause> {
         let (entry, loaded) = self.resolve(operation)?;
         let denial = refused.denial.as_ref().filter(|denial| loaded.asks || is_of_call(&denial.remedy))?;
         granting(&denial.remedy).filter(|_| denial.remedy.plugin() == Some(loaded.plugin.name()))?;
         let once = matches!(entry.offer, Offer::Operation { effects: Effects::Once, .. });
-        (!once || has_done_nothing(receipt?)).then(|| reason(loaded.plugin.manifest(), &denial.remedy))
+        (!once || is_resumed || has_done_nothing(receipt?)).then(|| reason(loaded.plugin.manifest(), &denial.remedy))
+    }
+
+    fn is_resumable(&self, operation: &str) -> bool {
+        let is_tool = self.tools.document_tool(operation).is_some();
+        !is_tool && self.resolve(operation).is_some_and(|(_, loaded)| loaded.is_resumable())
     }
 
     async fn invoke(&self, call: Call) -> Reply<Success> {

@@ -12,8 +12,9 @@ use crate::{
 use async_trait::async_trait;
 use opcell_engine::{
     call,
+    inner::{InnerJournal, TouchPart},
     ports::{Call, Effects, Operations as _, Reply},
-    receipt::Receipt,
+    receipt::{self, CallReceipt, Receipt},
     tool::{Caller, ToolInput},
 };
 use opcell_ir::ir::ApprovalRules;
@@ -46,13 +47,15 @@ pub(crate) struct ProjectTool {
 pub(crate) struct CellServices {
     own: Arc<PluginServices>,
     catalog: Arc<Catalog>,
+    /// The journal of the cell's calls.
+    inner: Option<InnerJournal>,
     /// The calls so far, for the keys of the next.
     calls: AtomicU64,
 }
 
 impl CellServices {
-    pub(crate) fn new(own: Arc<PluginServices>, catalog: Arc<Catalog>) -> Self {
-        Self { own, catalog, calls: AtomicU64::new(0) }
+    pub(crate) fn new(own: Arc<PluginServices>, catalog: Arc<Catalog>, inner: Option<InnerJournal>) -> Self {
+        Self { own, catalog, inner, calls: AtomicU64::new(0) }
     }
 
     /// Finds the target of a call, and refuses a call that may not be made.
@@ -89,6 +92,63 @@ impl CellServices {
             .await
             .unwrap_or_else(|_| Err(Failure::host("panicked", "the host failed while it performed the call")).into())
     }
+
+    /// Makes a call of a name of the project, or answers it from the record of the cell's calls.
+    async fn journaled(
+        &self,
+        inner: &InnerJournal,
+        target: Target,
+        name: &str,
+        arguments: &Value,
+        context: CallContext,
+        touched: &TouchLog,
+    ) -> Reply<Value> {
+        let (part, effects) = (TouchPart::of(touched), target.effects_of(arguments));
+        let log = part.log();
+        let make = |context: CallContext| async move {
+            let began = Instant::now();
+            let reply = self.perform(target, name, arguments.clone(), context, &log).await;
+            with_receipt(name, arguments, began, reply, &log)
+        };
+        let reply = inner.call((name, arguments, effects), context, make).await;
+        part.end(reply.receipt.as_deref());
+        if let Some(cell) = reply.receipt.as_deref().and_then(receipt::cell_of) {
+            touched.note(|touched| absorb(touched, &Receipt::from(cell.clone())));
+        }
+        reply
+    }
+
+    /// The same for a tool of the plugin's own, such as requests under its rules.
+    async fn journaled_own(
+        &self,
+        inner: &InnerJournal,
+        name: &str,
+        arguments: &Value,
+        context: &CallContext,
+        touched: &TouchLog,
+    ) -> Result<Value, Failure> {
+        let tool = self.own.admit(name, arguments)?;
+        let (part, effects) = (TouchPart::of(touched), tool.effects_of(arguments));
+        let (log, plugin) = (part.log(), self.own.plugin.clone());
+        let make = |context: CallContext| async move {
+            let began = Instant::now();
+            let reply = PluginServices::perform(plugin, &*tool, arguments.clone(), context, log.clone()).await;
+            with_receipt(name, arguments, began, reply, &log)
+        };
+        let reply = inner.call((name, arguments, effects), context.clone(), make).await;
+        part.end(reply.receipt.as_deref());
+        reply.result
+    }
+}
+
+/// A reply with the receipt that the journal holds: what the call touched, and the cell that performed it.
+fn with_receipt(name: &str, arguments: &Value, began: Instant, reply: Reply<Value>, log: &TouchLog) -> Reply<Value> {
+    let Reply { result, receipt } = reply;
+    let receipt = CallReceipt::of_tool(name, None, arguments)
+        .ended(began.elapsed(), result.as_ref().map(receipt::bytes), receipt)
+        .touching(log.so_far())
+        .to_receipt();
+    Reply { result, receipt }
 }
 
 /// The target of a name of the project.
@@ -108,6 +168,13 @@ impl Target {
     fn effects(&self) -> Effects {
         match self {
             Self::Tool(tool) => tool.tool.effects(),
+            Self::Operation(effects) => *effects,
+        }
+    }
+
+    fn effects_of(&self, arguments: &Value) -> Effects {
+        match self {
+            Self::Tool(tool) => tool.tool.effects_of(arguments),
             Self::Operation(effects) => *effects,
         }
     }
@@ -201,14 +268,25 @@ impl HostServices for CellServices {
         touched: &TouchLog,
     ) -> Result<String, Failure> {
         let Some(tool) = self.own.project.iter().find(|tool| tool.name == name) else {
-            return self.own.call_tool(name, arguments, context, touched).await;
+            let Some(inner) = &self.inner else {
+                return self.own.call_tool(name, arguments, context, touched).await;
+            };
+            let arguments = read_arguments(arguments)?;
+            let result = self.journaled_own(inner, name, &arguments, context, touched).await;
+            return result.map(|value| value.to_json());
         };
         let sent = arguments.len() as u64;
         let arguments = read_arguments(arguments)?;
         let target = self.admit(tool, &arguments, context)?;
         let context = nested(&self.calls, context);
         let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
-        let Reply { result, receipt } = self.perform(target, name, arguments, context, touched).await;
+        let Reply { result, receipt } = match &self.inner {
+            None => self.perform(target, name, arguments, context, touched).await,
+            Some(inner) => {
+                let reply = self.journaled(inner, target, name, &arguments, context, touched).await;
+                Reply { receipt: None, ..reply }
+            }
+        };
         let result = result.map(|value| value.to_json());
         let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         touched.note(|touched| {

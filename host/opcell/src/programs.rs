@@ -127,6 +127,7 @@ impl SessionPrograms {
             host: Arc::new(services),
             within: Some(Arc::new(within)),
             tape: if loaded.recorded { Tape::Record } else { Tape::Off },
+            timeline: program.timeline,
         };
         let CellResult { result, mut receipt } = loaded.plugin.invoke(request).await;
         if let Some(sink) = &loaded.sink {
@@ -162,6 +163,11 @@ impl Programs for SessionPrograms {
     fn lacks(&self, language: CodeMode) -> Option<String> {
         let has = || self.ground.places.python_runtime().is_some_and(|path| path.is_file());
         (language == CodeMode::Python && !has()).then(no_python)
+    }
+
+    /// A program reaches its tools and nothing else.
+    fn are_resumable(&self) -> bool {
+        true
     }
 
     async fn run(&self, program: Program) -> Reply<Value> {

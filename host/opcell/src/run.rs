@@ -229,6 +229,9 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         | Event::Answered { .. }
         | Event::GrantAnswered { .. }
         | Event::InputAnswered { .. }
+        | Event::InnerStarted { .. }
+        | Event::InnerRequested { .. }
+        | Event::InnerReplied { .. }
         | Event::CallsAsked { .. }
         | Event::CallAnswered { .. }
         | Event::CallsExpired { .. }

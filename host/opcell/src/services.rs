@@ -4,6 +4,7 @@ use crate::{inner_calls::ProjectTool, stores::PluginStores};
 use async_trait::async_trait;
 use opcell_engine::{
     approval::{self, CallArguments},
+    ports::Reply,
     tool::{Caller, Tool, ToolInput},
 };
 use opcell_ir::ir::{ApprovalRule, ApprovalRules};
@@ -84,6 +85,30 @@ pub(crate) struct PluginServices {
 }
 
 impl PluginServices {
+    /// Finds a tool of its own for a call, and refuses a call that may not be made.
+    pub(crate) fn admit(&self, name: &str, arguments: &Value) -> Result<Arc<dyn Tool>, Failure> {
+        let tool = self.tools.iter().find(|tool| tool.description().name == name);
+        let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
+        self.check_approval(name, tool.effects(), &[], arguments)?;
+        Ok(tool.clone())
+    }
+
+    /// Calls a tool of its own.
+    pub(crate) async fn perform(
+        plugin: Arc<str>,
+        tool: &dyn Tool,
+        arguments: Value,
+        context: CallContext,
+        touched: TouchLog,
+    ) -> Reply<Value> {
+        // The sandbox drops the call when the cell ends; what the tool has started elsewhere learns of it by this.
+        let cancel = CancellationToken::new();
+        let _ends_with_the_call = cancel.clone().drop_guard();
+        let input =
+            ToolInput { context, cancel: cancel.into(), touched, ..ToolInput::new(arguments, Caller::Plugin(plugin)) };
+        input.call(tool).await
+    }
+
     /// Refuses a call that a person has to approve first, under the plugin's rules and those of the tool. The refusal is
     /// what they are asked about.
     pub(crate) fn check_approval(
@@ -124,19 +149,9 @@ impl HostServices for PluginServices {
         touched: &TouchLog,
     ) -> Result<String, Failure> {
         let arguments = read_arguments(arguments)?;
-        let tool = self.tools.iter().find(|tool| tool.description().name == name);
-        let tool = tool.ok_or_else(|| Failure::host("not-found", format!("this host has no tool `{name}`")))?;
-        self.check_approval(name, tool.effects(), &[], &arguments)?;
-        // The sandbox drops the call when the cell ends; what the tool has started elsewhere learns of it by this.
-        let cancel = CancellationToken::new();
-        let _ends_with_the_call = cancel.clone().drop_guard();
-        let input = ToolInput {
-            context: context.clone(),
-            cancel: cancel.into(),
-            touched: touched.clone(),
-            ..ToolInput::new(arguments, Caller::Plugin(self.plugin.clone()))
-        };
-        Ok((**tool).call(&input).await?.to_json())
+        let tool = self.admit(name, &arguments)?;
+        let reply = Self::perform(self.plugin.clone(), &*tool, arguments, context.clone(), touched.clone()).await;
+        reply.result.map(|value| value.to_json())
     }
 
     fn skills(&self) -> Vec<SkillDescription> {

@@ -18,7 +18,7 @@ use crate::{
     typed::{LargeResult, UnfitArguments, is_too_large},
     wasi::{ClosedWasi, drain_output},
 };
-use opcell_types::{CallContext, Denial, Touched};
+use opcell_types::{CallContext, Denial, Timeline, Touched};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -42,6 +42,8 @@ pub(crate) struct Call {
     pub(crate) cancel: Arc<CancellationToken>,
     pub(crate) host: Arc<dyn HostServices>,
     pub(crate) tape: Tape,
+    /// The randomness and the clocks of a cell that may be run again.
+    pub(crate) timeline: Option<Timeline>,
     /// `true` if it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
 }
@@ -187,12 +189,13 @@ async fn within<T>(
 }
 
 fn state_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<CellState> {
-    let Call { operation, limits, narrowing, context, host, describes, tape, .. } = call;
+    let Call { operation, limits, narrowing, context, host, describes, tape, timeline, .. } = call;
     let random = |error: getrandom::Error| wasmtime::Error::msg(format!("no random numbers: {error}"));
-    let taped = match &tape {
-        Tape::Off => None,
-        Tape::Record => Some(recording::Wasi::recorded().map_err(random)?),
-        Tape::Replay(recording) => Some(recording::Wasi::replayed(recording)),
+    let taped = match (&tape, timeline) {
+        (Tape::Replay(recording), _) => Some(recording::Wasi::replayed(recording)),
+        (Tape::Off | Tape::Record, Some(timeline)) => Some(recording::Wasi::resumable(timeline)),
+        (Tape::Off, None) => None,
+        (Tape::Record, None) => Some(recording::Wasi::recorded().map_err(random)?),
     };
     let taped = taped.filter(|_| linked.wasi);
     let wasi = if linked.wasi {

@@ -31,8 +31,8 @@ use crate::{
 };
 use opcell_schema::{Schema, Weight};
 use opcell_types::{
-    CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Value, Verdict, suggest::did_you_mean,
-    text::printable,
+    CallContext, Denial, Digest, Effects, Failure, OperationId, Outcome, Timeline, Value, Verdict,
+    suggest::did_you_mean, text::printable,
 };
 use serde::Serialize;
 use std::{
@@ -132,6 +132,9 @@ pub struct CellRequest<'a> {
     pub host: Arc<dyn HostServices>,
     /// The recording of its host calls, or the one that answers them.
     pub tape: Tape,
+    /// The randomness and the clocks of a cell that may be run again with the answers that it had. A recording that is
+    /// replayed has its own.
+    pub timeline: Option<Timeline>,
     /// The context in whose name the call is made; without one, the plugin's own grants, limits and settings count.
     pub within: Option<Arc<PluginContext>>,
 }
@@ -159,6 +162,7 @@ impl<'a> CellRequest<'a> {
             cancel: Arc::default(),
             host: NO_SERVICES.with(Arc::clone) as Arc<dyn HostServices>,
             tape: Tape::Off,
+            timeline: None,
             within: None,
         }
     }
@@ -205,6 +209,7 @@ impl Plugin {
             cancel: Arc::default(),
             host: Arc::new(NoServices),
             tape: Tape::Off,
+            timeline: None,
             describes: true,
         };
         let ((operations, operation_schemas), of_operations) = match typed {
@@ -450,6 +455,7 @@ impl Plugin {
             cancel: request.cancel,
             host: request.host,
             tape: request.tape,
+            timeline: request.timeline,
             describes: false,
         };
         let arguments: Arc<str> = request.arguments.into();

@@ -9,6 +9,7 @@ use opcell_sandbox::{
     Access, CellRequest, DangerousPreopen, Grants, LoadRequest, Metering, Plugin, Sandbox, SandboxConfig, Tape,
     receipt::Stream,
 };
+use opcell_types::{ClockReadings, Timeline};
 use serde_json::Value;
 
 /// The part of WASI that the guests below use.
@@ -154,4 +155,19 @@ async fn random_numbers_repeat_only_in_a_replay_and_when_the_engine_is_determini
     let sandbox = Sandbox::new(SandboxConfig { metering: Metering::Deterministic, ..config() }).unwrap();
     let plugin = sandbox.load(request(&digits)).await.unwrap();
     assert_eq!(data(&plugin).await, data(&plugin).await);
+}
+
+#[tokio::test]
+async fn a_cell_that_is_run_again_has_its_random_numbers() {
+    let digits = guest(
+        "(i64.store (i32.const 8) (i64.or (i64.and (call $random) (i64.const 0x0707070707070707)) (i64.const 0x3030303030303030)))
+         (i32.store8 (i32.const 8) (i32.const 49)) (call $ok (i32.const 8) (i32.const 8))",
+    );
+    let plugin = load(&digits).await.unwrap();
+    let with = async |seed: [u8; 32]| {
+        let timeline = Some(Timeline::new(seed, ClockReadings::default()));
+        plugin.invoke(CellRequest { timeline, ..CellRequest::new("test/run", "{}") }).await.result.unwrap().data
+    };
+    assert_eq!(with([1; 32]).await, with([1; 32]).await);
+    assert_ne!(with([1; 32]).await, with([2; 32]).await);
 }

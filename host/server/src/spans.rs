@@ -430,6 +430,9 @@ impl Spans {
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
             | Event::InputAsked { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }

@@ -12,10 +12,11 @@ use declarations::{MAX_FOUND, Names, describe, first_sentence, search};
 use opcell_engine::{
     call::{self, CodeTools, OpenedSession},
     conversation::ToolCallRequest,
-    ports::{Failure, Reply, ToolCall},
+    inner::{Approval, InnerJournal, TouchPart},
+    ports::{Effects, Failure, Reply, ToolCall},
 };
 use opcell_ir::ir::{CodeMode, RunLimits};
-use opcell_types::{CallContext, ToolDescription, TouchLog, Value, text::one_line};
+use opcell_types::{CallContext, Timeline, ToolDescription, TouchLog, Value, text::one_line};
 use serde_json::json;
 use std::sync::{
     Arc,
@@ -39,6 +40,8 @@ pub struct Program {
     pub context: CallContext,
     /// Cancelled when the run is.
     pub cancel: Arc<CancellationToken>,
+    /// The randomness and the clocks of a program that may be run again.
+    pub timeline: Option<Timeline>,
     /// The tools that it reaches.
     pub tools: Arc<dyn ProgramTools>,
 }
@@ -54,6 +57,12 @@ impl std::fmt::Debug for Program {
 pub trait Programs: Send + Sync {
     /// Runs a program to its end: an object of its `result` and its `logs`. Ends soon after it is cancelled.
     async fn run(&self, program: Program) -> Reply<Value>;
+
+    /// Returns `true` if a program that is run again, with its [`Program::timeline`] and the same answers of its tools,
+    /// does the same. Then a program continues after a crash, and only a call that was in progress is in doubt.
+    fn are_resumable(&self) -> bool {
+        false
+    }
 
     /// Why programs in a language cannot be run here, where that is known before there is one.
     fn lacks(&self, _language: CodeMode) -> Option<String> {
@@ -100,7 +109,8 @@ fn language_name(language: CodeMode) -> &'static str {
 }
 
 /// Everything that a model reads about programs: the rules, then the declarations.
-pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking: &[&str]) -> String {
+/// `waits`: a program waits for a person who has to approve a call.
+pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking: &[&str], waits: bool) -> String {
     let name = language_name(language);
     let (has, lacks, throws) = match language {
         CodeMode::Python => ("the standard library, `print`", "no files, no network and no packages", "raises"),
@@ -115,7 +125,12 @@ pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking
     );
     text.push_str(&declare(language, tools, MAX_BYTES).text);
     if !asking.is_empty() {
-        text.push_str("\n\nA call that a person has to approve fails in a program; make it yourself, as a tool call. That may be: ");
+        text.push_str(match waits {
+            true => "\n\nA call that a person has to approve waits for the answer; one that is refused throws. That may be: ",
+            false => {
+                "\n\nA call that a person has to approve fails in a program; make it yourself, as a tool call. That may be: "
+            }
+        });
         text.push_str(&asking.join(", "));
     }
     text
@@ -128,6 +143,8 @@ pub(crate) struct SessionTools {
     session: Arc<OpenedSession>,
     left: RunLimits,
     cancel: Arc<CancellationToken>,
+    /// The journal of the program's calls.
+    inner: Option<InnerJournal>,
     /// Calls that were made, and the most that may be.
     made: AtomicU64,
     most: u64,
@@ -145,6 +162,7 @@ impl SessionTools {
             toolbox,
             left: call.left,
             cancel: call.cancel.clone(),
+            inner: call.inner.clone(),
             made: AtomicU64::new(0),
             most: call.left.tool_calls.map_or(most, |left| left.min(most)),
             are_searched: declare(code.language, &code.tools, MAX_BYTES).left_out > 0,
@@ -196,17 +214,70 @@ impl SessionTools {
         }
     }
 
-    /// Refuses a call that waits for a person, and one that no budget is left for.
-    fn admit(&self, name: &str, arguments: &Value) -> Result<(), Failure> {
-        let rules = self.session.approvals.iter().find(|approval| approval.tool == name);
-        if let Some(asking) = rules.and_then(|rules| rules.asking(arguments)) {
+    /// The call as the session's own calls are.
+    fn request(&self, name: &str, arguments: Value, context: CallContext, touched: TouchLog) -> ToolCall {
+        let request = ToolCallRequest { id: call_id(&context), name: name.to_owned(), arguments };
+        let call = call::ToolCall {
+            context,
+            session: self.session.clone(),
+            request,
+            left: self.left,
+            approved: None,
+            given: None,
+        };
+        fitted(&ToolCall { touched, ..ToolCall::new(call, self.cancel.clone()) })
+    }
+
+    /// Makes a call, or answers it from the record of the program's calls.
+    async fn journaled(&self, inner: &InnerJournal, mut call: ToolCall, touched: &TouchLog) -> Reply<Value> {
+        let name = call.request.name.clone();
+        let effects = match self.toolbox.find(&name).filter(|_| self.has(&name)) {
+            Some(offered) => offered.tool.effects_of(&call.request.arguments),
+            // Nothing is called.
+            None => Effects::Pure,
+        };
+        let own = TouchPart::of(touched);
+        call.touched = own.log();
+        let (arguments, context, toolbox) = (call.request.arguments.clone(), call.context.clone(), &self.toolbox);
+        let make = |context: CallContext| async move {
+            call.of.request.id = call_id(&context);
+            call.of.context = context;
+            toolbox.call_of_program(&call).await
+        };
+        let reply = inner.call((&name, &arguments, effects), context, make).await;
+        own.end(reply.receipt.as_deref());
+        reply
+    }
+
+    /// Waits for a person where the rules of the session say so; refuses a call that cannot wait.
+    async fn approve(&self, call: &mut ToolCall) -> Result<(), Unapproved> {
+        let (name, arguments) = (&call.request.name, &call.request.arguments);
+        let rules = self.session.approvals.iter().find(|approval| approval.tool == *name);
+        let Some((rules, asking)) = rules.and_then(|rules| Some((rules, rules.asking(arguments)?))) else {
+            return Ok(());
+        };
+        let Some(inner) = &self.inner else {
             let message = format!(
-                "a person has to approve this call of `{name}` ({}), and a program cannot wait for one; call the tool \
-                 yourself, outside of a program",
+                "a person has to approve this call of `{name}` ({}), and this program cannot wait for one; call the \
+                 tool yourself, outside of a program",
                 asking.rule
             );
-            return Err(Failure::host("approval-needed", message));
+            return Err(Unapproved::NotCalled(Failure::host("approval-needed", message)));
+        };
+        match inner.approval(name, arguments).await.map_err(Unapproved::NotCalled)? {
+            Approval::Refused(refused) => Err(Unapproved::Refused(refused)),
+            Approval::Approved(changed) => {
+                call.of.approved = Some(rules.identity.clone());
+                if let Some(changed) = changed {
+                    call.of.request.arguments = changed;
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Refuses a call that no budget is left for.
+    fn admit(&self, name: &str) -> Result<(), Failure> {
         if self.has(name) && self.made.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.made.fetch_sub(1, Ordering::Relaxed);
             let message =
@@ -215,6 +286,19 @@ impl SessionTools {
         }
         Ok(())
     }
+}
+
+/// Why a call is not made.
+enum Unapproved {
+    /// A person refused it: a call that fails, which is recorded.
+    Refused(Failure),
+    /// No one could be asked.
+    NotCalled(Failure),
+}
+
+/// The name of a call, as models give their calls names.
+fn call_id(context: &CallContext) -> String {
+    one_line(&context.idempotency_key, usize::MAX)
 }
 
 #[async_trait]
@@ -228,20 +312,25 @@ impl ProgramTools for SessionTools {
         if let Some(found) = self.found(name, &arguments) {
             return Ok(found).into();
         }
-        let request =
-            ToolCallRequest { id: one_line(&context.idempotency_key, usize::MAX), name: name.to_owned(), arguments };
-        let call = call::ToolCall {
-            context,
-            session: self.session.clone(),
-            request,
-            left: self.left,
-            approved: None,
-            given: None,
-        };
-        let call = fitted(&ToolCall { of: call, cancel: self.cancel.clone(), touched });
-        if let Err(refused) = self.admit(name, &call.request.arguments) {
+        let mut call = self.request(name, arguments, context, touched.clone());
+        // First: no one is asked about a call that no budget is left for.
+        if let Err(refused) = self.admit(name) {
             return Err(refused).into();
         }
-        self.toolbox.call_of_program(&call).await
+        let answered = self.approve(&mut call).await;
+        if let Err(Unapproved::NotCalled(failure)) = answered {
+            if self.has(name) {
+                self.made.fetch_sub(1, Ordering::Relaxed);
+            }
+            return Err(failure).into();
+        }
+        if let (Err(Unapproved::Refused(refused)), Some(inner)) = (&answered, &self.inner) {
+            let (arguments, context) = (call.request.arguments.clone(), call.context.clone());
+            return inner.call((name, &arguments, Effects::Pure), context, async |_| Err(refused.clone()).into()).await;
+        }
+        match &self.inner {
+            Some(inner) => self.journaled(inner, call, &touched).await,
+            None => self.toolbox.call_of_program(&call).await,
+        }
     }
 }

@@ -139,6 +139,11 @@ impl Sessions for HostSessions {
         self.tools.find(tool).map(|offered| offered.tool.provider())
     }
 
+    fn is_resumable(&self, session: &OpenedSession, tool: &str) -> bool {
+        let runs_program = session.code.is_some() && tool == RUN_CODE;
+        runs_program && self.programs.as_ref().is_some_and(|programs| programs.are_resumable())
+    }
+
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
         match &call.session.code {
             Some(code) if call.request.name == RUN_CODE => self.run_code(&call, code).await,

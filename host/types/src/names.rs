@@ -120,6 +120,18 @@ impl Digest {
         Self(digits.collect::<String>().into())
     }
 
+    /// The bytes that the digits stand for.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        for (byte, digits) in bytes.iter_mut().zip(self.0.as_bytes().as_chunks::<2>().0) {
+            let [high, low] = digits.map(|of| digit(of).unwrap_or_default());
+            *byte = high << 4 | low;
+        }
+        bytes
+    }
+
     /// The first 16 digits: as much as a person compares.
     #[must_use]
     pub fn short(&self) -> &str {
@@ -151,6 +163,7 @@ mod tests {
         hash[0] = 0x0c;
         let digest = Digest::of_hash(hash);
         assert_eq!(digest.as_str().parse::<Digest>().unwrap(), digest);
+        assert_eq!(digest.to_bytes(), hash);
         assert_eq!(digest.short(), "0cababababababab");
     }
 }

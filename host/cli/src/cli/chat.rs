@@ -409,6 +409,9 @@ impl Transcript<'_> {
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
             | Event::InputAsked { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }

@@ -291,6 +291,9 @@ impl StepProgress {
             | Event::GrantAnswered { .. }
             | Event::InputAsked { .. }
             | Event::InputAnswered { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerReplied { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }
             | Event::CallsExpired { .. }

@@ -166,6 +166,9 @@ impl Path {
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
             | Event::InputAsked { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }

@@ -158,6 +158,7 @@ fn page() -> String {
     ] {
         let _ = write!(page, "\n### {title}\n\n{}", variants(&members(EVENTS, name)));
     }
+    let _ = write!(page, "\n### A call that a cell makes\n\n{}", table(&members(EVENTS, "InnerRequest")));
     let _ = write!(page, "\n### The end of a step\n\n{}", table(&members(EVENTS, "StepResult")));
     page += "\n## The receipt of a cell\n\nOpcell measures arguments and results, and never keeps them.\n\n";
     page += &table(&members(CELLS, "Receipt"));

@@ -91,6 +91,7 @@ fn ask<'a>(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Turn<'a>
             within_ms: asking.within_ms,
             then: asking.then,
             people: asking.people,
+            inner: None,
         });
     }
     Turn::Goes(vec![Event::CallsAsked { frame: at.id, calls }])

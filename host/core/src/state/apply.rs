@@ -6,6 +6,8 @@ mod groups;
 
 mod effects;
 
+mod inner;
+
 mod signals;
 
 mod called;
@@ -16,6 +18,7 @@ mod inputs;
 
 mod workflows;
 
+pub(in crate::state) use effects::settled_as_failed;
 pub(crate) use effects::tool_message;
 
 use crate::conversation::{Message, Messages, Role};
@@ -220,6 +223,9 @@ impl State {
             Event::InputAnswered { effect, question, answer, .. } => {
                 return self.answer_input(*effect, question, answer);
             }
+            Event::InnerStarted { effect, seed } => return self.start_inner_calls(*effect, seed),
+            Event::InnerRequested { effect, call } => return self.request_inner_call(*effect, call),
+            Event::InnerReplied { effect, place, reply } => return self.reply_inner_call(*effect, *place, reply),
             Event::CallsAsked { frame, calls } => return self.ask_about_calls(*frame, calls),
             Event::CallAnswered { frame, question, answer, by, .. } => {
                 return self.answer_call(*frame, question, answer, by.as_ref());

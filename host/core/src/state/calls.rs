@@ -4,7 +4,7 @@ use super::{Conversation, Frame, State};
 use crate::{
     approval::{Asking, CallArguments, ToolApproval, arguments_key, asking},
     conversation::{Role, ToolCallRequest},
-    event::{AskedCall, FrameId, Timestamp},
+    event::{AskedCall, AskedInnerCall, FrameId, Timestamp},
     outcome::Question,
     wire,
 };
@@ -14,7 +14,7 @@ use opcell_types::{
     text::{cleaned, printable},
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// Questions about calls of one answer that are asked at the same time.
 pub(crate) const MAX_QUESTIONS_AT_ONCE: usize = 16;
@@ -65,6 +65,23 @@ fn digest(parts: &[&str]) -> Arc<str> {
     digest.as_bytes().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
+impl Ask {
+    /// The call that it is about.
+    pub(crate) fn request<'a>(&self, talk: &'a Conversation) -> Option<Cow<'a, ToolCallRequest>> {
+        match &self.of.inner {
+            None => talk.call(&self.of.call).map(Cow::Borrowed),
+            Some(inner) => Some(Cow::Owned(inner.request(&self.of.call))),
+        }
+    }
+}
+
+impl AskedInnerCall {
+    /// The call as the model's own calls are, under a name that tells it from the others of its question.
+    pub(crate) fn request(&self, id: &str) -> ToolCallRequest {
+        ToolCallRequest { id: id.to_owned(), name: self.tool.as_ref().to_owned(), arguments: self.arguments.clone() }
+    }
+}
+
 impl Conversation {
     /// The rules for a tool of the session, if there are any.
     pub(crate) fn approval_of(&self, tool: &str) -> Option<&ToolApproval> {
@@ -101,7 +118,8 @@ impl Conversation {
 
     /// The call is made, or has its answer: nothing is asked about it any more.
     pub(crate) fn forget_question(&mut self, call: &str) {
-        let Some(at) = self.asks.iter().position(|ask| ask.of.call.as_ref() == call) else { return };
+        let is_of = |ask: &Ask| ask.of.inner.is_none() && ask.of.call.as_ref() == call;
+        let Some(at) = self.asks.iter().position(is_of) else { return };
         let ask = self.asks.remove(at);
         if matches!(ask.answer, Some(AskAnswer::Refused { .. } | AskAnswer::Expired))
             && let Some(request) = self.call(call)
@@ -181,8 +199,11 @@ impl State {
         let open: Vec<&Ask> = talk.asks.iter().filter(|ask| ask.answer.is_none()).collect();
         let calls = talk.calls_by_id(open.iter().map(|ask| &*ask.of.call).collect());
         let of = |ask: &Ask| {
-            let call = calls.get(&*ask.of.call)?;
-            let arguments = talk.arguments_of(call);
+            let call = match &ask.of.inner {
+                None => Cow::Borrowed(*calls.get(&*ask.of.call)?),
+                Some(inner) => Cow::Owned(inner.request(&ask.of.call)),
+            };
+            let arguments = talk.arguments_of(&call);
             Some(Question::Call {
                 id: ask.of.id.clone(),
                 step: step.clone(),
@@ -264,8 +285,11 @@ impl State {
             return Err("the arguments must be one JSON object".to_owned());
         }
         self.value_limits.check(arguments).map_err(|failure| failure.message)?;
-        let call = talk.call(&ask.of.call).ok_or_else(unknown)?;
-        let tool = talk.opened.as_ref().and_then(|opened| opened.tools.iter().find(|tool| tool.name == call.name));
+        let call = ask.request(talk).ok_or_else(unknown)?;
+        let opened = talk.opened.as_ref();
+        let in_programs = opened.and_then(|opened| opened.code.as_ref()).filter(|_| ask.of.inner.is_some());
+        let tools = in_programs.map(|code| &code.tools).or(opened.map(|opened| &opened.tools));
+        let tool = tools.and_then(|tools| tools.iter().find(|tool| tool.name == call.name));
         match tool {
             Some(tool) => crate::structured::check(&tool.parameters, arguments)
                 .map_err(|problem| format!("the arguments do not match the schema of `{}`: {problem}", call.name)),

@@ -41,7 +41,7 @@ impl Inputs {
 impl Pending {
     /// Returns `true` if a person decides whether the effect is repeated.
     pub(crate) fn is_doubted(&self) -> bool {
-        self.in_doubt && self.asked.is_none() && self.open_form().is_none()
+        self.in_doubt && self.asked.is_none() && self.open_form().is_none() && !self.is_asking()
     }
 
     fn open_form(&self) -> Option<(&Inputs, &InputForm)> {

@@ -57,7 +57,8 @@ impl State {
     /// Returns the questions that the run waits for.
     #[must_use]
     pub fn questions(&self) -> Vec<Question> {
-        let doubts = self.effects.iter().filter(|(_, effect)| effect.in_doubt).map(|(id, effect)| {
+        let asks = |effect: &Pending| effect.in_doubt && !effect.is_asking();
+        let doubts = self.effects.iter().filter(|(_, effect)| asks(effect)).map(|(id, effect)| {
             let (effect_id, step) = (*id, self.frame_step_name(effect.frame));
             if let Some(question) = self.input_question(*id, effect) {
                 return question;
@@ -215,7 +216,8 @@ impl State {
 
     fn describe_request(&self, effect: &Pending) -> String {
         let form = self.step_of(effect.frame).map(|(_, step)| &step.form);
-        match (&effect.request, form) {
+        let inner = effect.inner.as_ref().and_then(|inner| inner.describe_open());
+        let whole = match (&effect.request, form) {
             (Request::Invoke { .. }, Some(Form::Invoke { invoke })) => format!("operation {}", invoke.operation),
             (Request::Judge { .. }, _) => "the judge's operation".to_owned(),
             (Request::Tool { call, .. }, _) => match self.conversation(effect.frame).and_then(|talk| talk.call(call)) {
@@ -223,6 +225,7 @@ impl State {
                 None => "a tool call".to_owned(),
             },
             _ => "an effect".to_owned(),
-        }
+        };
+        inner.unwrap_or_default() + &whole
     }
 }

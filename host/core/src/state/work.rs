@@ -267,7 +267,7 @@ impl Conversation {
 
     /// The question about a call.
     pub(crate) fn ask_of(&self, call: &str) -> Option<&Ask> {
-        self.asks.iter().find(|ask| ask.of.call.as_ref() == call)
+        self.asks.iter().find(|ask| ask.of.inner.is_none() && ask.of.call.as_ref() == call)
     }
 
     /// The call that comes next.

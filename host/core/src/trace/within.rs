@@ -52,6 +52,10 @@ impl Room {
         self.fit_some(&mut step.context);
         self.fit_some(&mut step.result);
         self.fit_some(&mut step.artifacts);
+        for call in &mut step.inner_calls {
+            self.fit(&mut call.arguments);
+            self.fit_some(&mut call.result);
+        }
         if let Some(talk) = &mut step.conversation {
             self.fit_conversation(talk);
         }

@@ -49,6 +49,7 @@ impl Driver {
                     tracing::warn!(run = %self.run, %question, problem, "an answer is not accepted");
                     return Ok(());
                 }
+                self.again.extend(self.state.waiting_cells(frame));
                 self.record(batch, Event::CallAnswered { frame, question, answer, by, from })
             }
             Message::Input { question, answer, by, from } => {

@@ -10,6 +10,7 @@ mod dialogue;
 mod direct;
 mod durable;
 mod flow;
+mod inner;
 mod inputs;
 mod large;
 mod lasting;

@@ -428,7 +428,7 @@ pub async fn drive_by_hand(script: &Script, first: Vec<Event>, times: usize) -> 
                     let Some(effect) = state.effect(id, None) else { continue };
                     let mut reply = EffectReply::Slept;
                     for _ in 0..times {
-                        reply = perform(&ports, effect.clone(), Arc::default(), None).await;
+                        reply = perform(&ports, effect.clone(), Arc::default(), None, None).await;
                     }
                     if let opcell_engine::effect::Task::Find { name } = &effect.task {
                         let program = ports.workflows.find(name).map(|ir| Program::new(ir).unwrap());

@@ -7,7 +7,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_engine::{
-    ports::Failure,
+    ports::{Effects, Failure},
     tool::{Tool, ToolInput},
 };
 use opcell_types::{ToolDescription, Value, denial::HttpScope, value::Map};
@@ -39,6 +39,15 @@ impl Fetch {
 impl Tool for Fetch {
     fn description(&self) -> &ToolDescription {
         &self.description
+    }
+
+    /// A request that only reads may be repeated.
+    fn effects_of(&self, arguments: &Value) -> Effects {
+        let method = arguments.get("method").and_then(Value::as_str).unwrap_or("GET");
+        match ["GET", "HEAD"].iter().any(|reads| method.eq_ignore_ascii_case(reads)) {
+            true => Effects::Pure,
+            false => Effects::Once,
+        }
     }
 
     async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {

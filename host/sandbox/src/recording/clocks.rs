@@ -1,6 +1,7 @@
-//! Clocks and random numbers of a cell that is recorded or replayed.
+//! Clocks and random numbers of a cell that is recorded or replayed, or that may be run again.
 
 use super::{MAX_READINGS, Recording};
+use opcell_types::Timeline;
 use rand::{SeedableRng, rngs::ChaCha12Rng};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -33,6 +34,10 @@ enum Clock {
     Recorded(Arc<Mutex<Vec<u64>>>),
     /// The readings that were noted, then steps.
     Replayed(Arc<Mutex<Replayed>>),
+    /// The wall clock of a cell that may be run again.
+    Wall(Timeline),
+    /// The monotonic clock of such a cell.
+    Monotonic(Timeline),
 }
 
 #[derive(Debug)]
@@ -59,6 +64,13 @@ impl Wasi {
             Clock::Replayed(Arc::new(Mutex::new(Replayed { readings: readings.to_vec(), next: 0, last })))
         };
         let clocks = Clocks { wall: clock(&recording.wall_clock), monotonic: clock(&recording.monotonic_clock), seed };
+        Self { seed, clocks }
+    }
+
+    /// For a cell that may be run again.
+    pub(crate) fn resumable(timeline: Timeline) -> Self {
+        let seed = *timeline.seed();
+        let clocks = Clocks { wall: Clock::Wall(timeline.clone()), monotonic: Clock::Monotonic(timeline), seed };
         Self { seed, clocks }
     }
 
@@ -106,6 +118,8 @@ impl Clock {
                 }
                 reading
             }
+            Self::Wall(timeline) => timeline.wall(system),
+            Self::Monotonic(timeline) => timeline.monotonic(system),
             Self::Replayed(replayed) => {
                 let mut replayed = replayed.lock().unwrap_or_else(PoisonError::into_inner);
                 match replayed.readings.get(replayed.next).copied() {
@@ -126,6 +140,8 @@ impl Clock {
         match self {
             Self::Recorded(readings) => readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             Self::Replayed(replayed) => replayed.lock().unwrap_or_else(PoisonError::into_inner).readings.clone(),
+            Self::Wall(timeline) => timeline.readings().wall.into_iter().take(MAX_READINGS).collect(),
+            Self::Monotonic(timeline) => timeline.readings().monotonic.into_iter().take(MAX_READINGS).collect(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::prompt::CodePart;
 use crate::tools::{DELEGATE_TOOL, mismatch};
 use opcell_engine::approval::ToolApproval;
 use opcell_engine::call::CodeTools;
+use opcell_engine::inner::InnerJournal;
 use opcell_engine::ports::{Failure, OpenSession, Reply, ToolCall};
 use opcell_engine::receipt::{CallReceipt, Provider};
 use opcell_ir::ir::{CodeMode, Session};
@@ -61,8 +62,9 @@ impl HostSessions {
         let in_code: Vec<ToolDescription> =
             tools.iter().filter(|tool| !is_direct(&name(tool))).map(|tool| tool.description.clone()).collect();
         let asking: Vec<&str> = in_code.iter().map(|tool| tool.name.as_str()).filter(|name| asks(name)).collect();
+        let waits = self.programs.as_ref().is_some_and(|programs| programs.are_resumable());
         let part = CodePart {
-            text: instructions(language, &in_code, &asking),
+            text: instructions(language, &in_code, &asking, waits),
             reads: in_code.iter().any(|tool| tool.name == "read"),
         };
         tools.retain(|tool| is_direct(&name(tool)) || asks(&name(tool)));
@@ -118,7 +120,8 @@ impl HostSessions {
             return Err(mismatch(RUN_CODE, &["expected an object of one text, `source`".to_owned()]));
         };
         let (context, cancel) = (call.context.clone(), call.cancel.clone());
-        Ok((programs, Program { language, source: source.to_owned(), context, cancel, tools }))
+        let timeline = call.inner.as_ref().map(InnerJournal::timeline);
+        Ok((programs, Program { language, source: source.to_owned(), context, cancel, timeline, tools }))
     }
 }
 

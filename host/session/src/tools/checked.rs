@@ -87,6 +87,10 @@ impl Tool for CheckedTool {
         self.tool.effects()
     }
 
+    fn effects_of(&self, arguments: &Value) -> Effects {
+        self.tool.effects_of(arguments)
+    }
+
     fn provider(&self) -> Provider {
         self.tool.provider()
     }

@@ -459,6 +459,9 @@ impl Projection {
             | Event::GrantAsked { .. }
             | Event::GrantAnswered { .. }
             | Event::InputAsked { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }

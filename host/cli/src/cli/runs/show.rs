@@ -309,6 +309,15 @@ impl Page {
             self.text(page, depth, what, &format!("{}: {}", failure.reason, failure.message));
         }
         self.cells(page, depth, &step.receipts);
+        for call in &step.inner_calls {
+            let ended = match (&call.result, &call.failure) {
+                (Some(result), _) => self.json(result),
+                (None, Some(failure)) => format!("{}: {}", failure.reason, failure.message),
+                (None, None) => "has not ended".to_owned(),
+            };
+            let number = format!("call {}", u64::from(call.place) + 1);
+            self.text(page, depth, &number, &format!("{} {} → {ended}", call.tool, self.json(&call.arguments)));
+        }
         if let Some(judge) = &step.judge {
             self.optional(page, depth, "judge's arguments", judge.arguments.as_ref());
             if let Some(talk) = &judge.conversation {

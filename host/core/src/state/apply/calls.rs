@@ -15,7 +15,7 @@ impl State {
             return missing(format!("{} questions at once, and {all} in a turn", calls.len()));
         }
         for call in calls {
-            talk.asks.retain(|ask| ask.of.call != call.call);
+            talk.asks.retain(|ask| ask.of.call != call.call || ask.of.inner.is_some() != call.inner.is_some());
             talk.questions += 1;
             talk.asks.push(Ask {
                 of: call.clone(),
@@ -25,6 +25,10 @@ impl State {
                 answer: None,
             });
         }
+        for inner in calls.iter().filter_map(|call| call.inner.as_deref()) {
+            self.ask_about_inner_call(frame, inner)?;
+        }
+        let talk = self.conversation_mut(frame)?;
         let due = talk.asks.iter().filter(|ask| ask.answer.is_none()).filter_map(|ask| ask.due).min();
         self.answers_due = self.answers_due.into_iter().chain(due).min();
         self.refresh(frame);
@@ -41,7 +45,7 @@ impl State {
         let talk = self.conversation_mut(frame)?;
         let open = |ask: &&mut Ask| *ask.of.id == *question && ask.answer.is_none();
         let Some(ask) = talk.asks.iter_mut().find(open) else { return missing(format!("question {question}")) };
-        let (call, at) = (ask.of.call.clone(), ask.at);
+        let at = ask.at;
         match answer {
             CallAnswer::Approve { arguments, run } => {
                 ask.approved_by.extend(by.cloned());
@@ -50,8 +54,9 @@ impl State {
                     ask.answer = Some(AskAnswer::Approved(arguments.clone()));
                 }
                 let is_remembered = *run && arguments.is_nullish() && ask.answer.is_some();
-                let request = talk.call(&call).filter(|_| is_remembered);
-                if let Some(what) = request.map(|request| talk.what_is_run(request)) {
+                let asked = ask.clone();
+                let request = asked.request(talk).filter(|_| is_remembered);
+                if let Some(what) = request.map(|request| talk.what_is_run(&request)) {
                     self.approved.insert(what);
                 }
             }
@@ -60,6 +65,7 @@ impl State {
             }
         }
         self.has_waited(frame, at)?;
+        self.settle_inner_calls(frame)?;
         self.see_when_answers_are_due();
         Ok(())
     }
@@ -73,6 +79,7 @@ impl State {
             asked = asked.min(ask.at);
         }
         self.has_waited(frame, asked)?;
+        self.settle_inner_calls(frame)?;
         self.see_when_answers_are_due();
         Ok(())
     }

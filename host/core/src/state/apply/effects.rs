@@ -61,8 +61,16 @@ impl State {
                 }
             }
         }
-        let pending =
-            Pending { frame, request: request.clone(), at: self.now, in_doubt: false, asked: None, input: None, share };
+        let pending = Pending {
+            frame,
+            request: request.clone(),
+            at: self.now,
+            in_doubt: false,
+            asked: None,
+            input: None,
+            inner: None,
+            share,
+        };
         self.effects.insert(id, pending);
         self.refresh(frame);
         Ok(())
@@ -206,6 +214,9 @@ impl State {
             return self.reply(&pending, &asked.reply);
         };
         pending.in_doubt = false;
+        if let Some(inner) = &mut pending.inner {
+            inner.forget_refused();
+        }
         if let Some(denial) = asked.reply.denial() {
             let effect = (scope == GrantScope::Once).then_some(id);
             self.granted.push(Granted { remedy: denial.remedy.clone(), effect });
@@ -221,13 +232,19 @@ impl State {
     }
 
     pub(super) fn answer(&mut self, id: EffectId, answer: Answer) -> Change {
+        let pending = self.pending_mut(id)?;
         if answer == Answer::Retry {
-            self.pending_mut(id)?.in_doubt = false;
+            pending.in_doubt = false;
+            return Ok(());
+        }
+        // The call that its cell was making is in doubt, and the cell continues with the answer.
+        if let Some(inner) = pending.inner.as_mut().filter(|inner| inner.is_in_doubt()) {
+            inner.settle(answer);
+            pending.in_doubt = false;
             return Ok(());
         }
         let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
-        let message = "The host stopped while this was in progress, and it was settled as failed";
-        let failure = Failure::engine("interrupted", message);
+        let failure = settled_as_failed();
         let reply = match (&pending.request, answer) {
             (Request::Invoke { .. }, Answer::Skip) => EffectReply::Invoke(Reply {
                 result: Ok(Success { data: Value::Null, summary: None, details: None }),
@@ -239,6 +256,12 @@ impl State {
         };
         self.reply(&pending, &reply)
     }
+}
+
+/// The failure of something that a person settled as failed.
+pub(in crate::state) fn settled_as_failed() -> Failure {
+    let message = "The host stopped while this was in progress, and it was settled as failed";
+    Failure::engine("interrupted", message)
 }
 
 /// The answer to a call for its model, which learns what was run where a person changed that.

@@ -1,0 +1,123 @@
+//! The calls that the cells of effects make: recorded for them, and made durable before anything depends on them.
+
+use super::{Batch, Driver};
+use crate::{
+    error::RunError,
+    in_flight::InFlight,
+    inner::{InnerEvents, InnerJournal},
+};
+use opcell_core::{
+    effect::{Effect, Task},
+    event::{AskedInnerCall, Event, Request},
+    failure::Failure,
+    id::EffectId,
+    state::InnerQuestion,
+};
+use opcell_types::Digest;
+use tokio::sync::oneshot;
+
+impl Driver {
+    /// Records, for each effect from `from` on whose cell can be run again, that the calls of the cell are journaled.
+    /// The calls of an effect without this event are unknown.
+    pub(super) fn journal_inner_calls(&mut self, batch: &mut Batch, from: EffectId) -> Result<(), RunError> {
+        let resumable: Vec<EffectId> = self.state.wanted(from).filter(|effect| self.is_resumable(*effect)).collect();
+        for effect in resumable {
+            self.record(batch, Event::InnerStarted { effect, seed: seed() })?;
+        }
+        Ok(())
+    }
+
+    fn is_resumable(&self, effect: EffectId) -> bool {
+        match self.state.request_of(effect) {
+            // What a tenant grants may differ.
+            Some(Request::Invoke { .. }) if self.state.tenant().is_none() => {
+                self.state.called(effect).is_some_and(|operation| self.ports.operations.is_resumable(operation))
+            }
+            Some(Request::Tool { .. }) => self
+                .state
+                .tool_called(effect)
+                .is_some_and(|(session, tool)| self.ports.sessions.is_resumable(session, tool)),
+            _ => false,
+        }
+    }
+
+    /// The journal of the calls that an effect's cell makes.
+    pub(super) fn inner_journal(&self, effect: &Effect) -> Option<InnerJournal> {
+        let known = self.state.inner_calls(effect.id)?;
+        let key = match &effect.task {
+            Task::Invoke(call) => &call.context.idempotency_key,
+            Task::Tool(call) => &call.context.idempotency_key,
+            _ => return None,
+        };
+        let limits = *self.state.value_limits();
+        Some(InnerJournal::new(effect.id, key.clone(), known, limits, self.inner.0.clone()))
+    }
+
+    /// Records what cells called and were answered, all that is there, and makes it durable; then they learn of it. A
+    /// cell whose call waits for a person ends.
+    pub(super) async fn record_inner(
+        &mut self,
+        in_flight: &mut InFlight,
+        batch: &mut Batch,
+        first: InnerEvents,
+    ) -> Result<(), RunError> {
+        let (mut next, mut durable) = (Some(first), Vec::new());
+        while let Some(event) = next {
+            match event {
+                InnerEvents::Record { effect, events, durable: told } => {
+                    // Nothing begins in a run that is being cancelled; what has happened is recorded.
+                    let begins = !events.iter().any(|event| matches!(event, Event::InnerReplied { .. }));
+                    if self.state.wants(effect) && !(begins && self.state.is_cancelled()) {
+                        for event in events {
+                            self.record(batch, event)?;
+                        }
+                        durable.push(told);
+                    }
+                }
+                InnerEvents::Ask { call, told } => self.ask_about(in_flight, batch, call, told)?,
+            }
+            next = self.inner.1.try_recv().ok();
+        }
+        self.flush(batch).await?;
+        if !self.ownership.is_held() {
+            return Err(self.lease_lost());
+        }
+        for told in durable {
+            // The cell may have ended.
+            let _ = told.send(());
+        }
+        Ok(())
+    }
+
+    fn ask_about(
+        &mut self,
+        in_flight: &mut InFlight,
+        batch: &mut Batch,
+        call: AskedInnerCall,
+        told: oneshot::Sender<Result<(), Failure>>,
+    ) -> Result<(), RunError> {
+        let effect = call.effect;
+        if !self.state.wants(effect) || self.state.is_cancelled() {
+            return Ok(());
+        }
+        let answer = match self.state.question_about(call) {
+            InnerQuestion::Approved => Ok(()),
+            InnerQuestion::Refused(failure) => Err(failure),
+            InnerQuestion::Asks(event) => {
+                in_flight.keep(|id| id != effect);
+                return self.record(batch, event);
+            }
+        };
+        let _ = told.send(answer);
+        Ok(())
+    }
+}
+
+/// A seed that no one can guess.
+fn seed() -> Digest {
+    let mut seed = [0; 32];
+    for part in seed.as_chunks_mut::<16>().0 {
+        *part = uuid::Uuid::new_v4().into_bytes();
+    }
+    Digest::of_hash(seed)
+}

@@ -1,0 +1,444 @@
+//! Calls that cells make: journaled one by one, so that a cell is run again with their answers and repeats none of them.
+
+use crate::support::{check_history, json, routed};
+use async_trait::async_trait;
+use opcell_engine::{
+    Decision, Engine, Message, ResumeOptions, RunError, RunOptions, RunOutcome, Status,
+    approval::ToolApproval,
+    call::CodeTools,
+    conversation::{Message as ChatMessage, Role},
+    event::Answer,
+    inner::{Approval, InnerJournal},
+    outcome::Question,
+    ports::{
+        Call, Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
+        Success, TextSink, ToolCall,
+    },
+};
+use opcell_ir::ir::{ApprovalRule, Ask, CodeMode};
+use opcell_journal::{Journal, MemoryJournal, NewRun, Record, RunId};
+use opcell_types::{CallContext, Source, ToolDescription, Value};
+use std::sync::{Arc, Mutex};
+
+const STEP: &str = r#"{"name":"a","type":"invoke","invoke":{"operation":"p"},"yields":{"type":"data","data":"data"}}"#;
+
+/// A call that a cell makes, the effect of repeating it, and what follows if it fails.
+type Planned = (&'static str, Effects, OnFailure);
+
+#[derive(Clone, Copy, PartialEq)]
+enum OnFailure {
+    Ends,
+    Continues,
+}
+
+use OnFailure::{Continues, Ends};
+
+const PLAN: [Planned; 4] = [
+    ("look", Effects::Pure, Ends),
+    ("send", Effects::Once, Ends),
+    ("put", Effects::Idempotent, Ends),
+    ("send", Effects::Once, Ends),
+];
+
+/// Cells that make the planned calls, at a time of their own.
+#[derive(Clone)]
+struct Cells {
+    plan: Vec<Planned>,
+    time: u64,
+    /// The calls that were made, each with its key.
+    made: Arc<Mutex<Vec<String>>>,
+    journal: MemoryJournal,
+    effects: Effects,
+}
+
+impl Cells {
+    fn new(plan: &[Planned], time: u64) -> Self {
+        let (made, journal) = Default::default();
+        Self { plan: plan.to_vec(), time, made, journal, effects: Effects::Once }
+    }
+
+    fn within(self, journal: MemoryJournal) -> Self {
+        Self { journal, ..self }
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::builder().operations(Arc::new(self.clone())).journal(Arc::new(self.journal.clone())).build()
+    }
+
+    fn made(&self) -> Vec<String> {
+        self.made.lock().unwrap().clone()
+    }
+
+    /// The number of records of a kind that are durable.
+    async fn recorded(&self, run: &str, kind: &str) -> usize {
+        let run: RunId = run.into();
+        count(&self.journal.read(&run, 0, 1_000).await.unwrap(), kind)
+    }
+
+    /// Makes one call, with the time at which the cell makes it.
+    async fn call(
+        &self,
+        inner: &InnerJournal,
+        context: &CallContext,
+        (number, tool, effects): (usize, &str, Effects),
+    ) -> Reply<Value> {
+        let at = inner.timeline().wall(|| self.time);
+        let arguments = Value::from(serde_json::json!({"at": at, "luck": inner.timeline().seed()[0]}));
+        let make = |context: CallContext| async move {
+            let requested = self.recorded(&context.run, "inner-requested").await;
+            assert!(effects == Effects::Pure || requested >= number, "it began before its request was durable");
+            self.made.lock().unwrap().push(format!("{tool} {}", context.idempotency_key));
+            Ok(Value::from(format!("{tool} at {at}"))).into()
+        };
+        let reply = inner.call((tool, &arguments, effects), context.clone(), make).await;
+        let replied = self.recorded(&context.run, "inner-replied").await;
+        let is_settled = self.recorded(&context.run, "answered").await > 0;
+        let is_diverged = reply.result.as_ref().is_err_and(|failure| &*failure.reason == "diverged");
+        assert!(replied >= number || is_settled || is_diverged, "the answer came before it was durable");
+        reply
+    }
+}
+
+#[async_trait]
+impl Operations for Cells {
+    fn effects(&self, _: &str) -> Option<Effects> {
+        Some(self.effects)
+    }
+
+    fn is_resumable(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn invoke(&self, call: Call) -> Reply<Success> {
+        let inner = call.inner.clone().unwrap();
+        let mut said = Vec::new();
+        for (at, (tool, effects, on_failure)) in self.plan.clone().into_iter().enumerate() {
+            match self.call(&inner, &call.context, (at + 1, tool, effects)).await.result {
+                Ok(value) => said.push(value),
+                Err(failure) if on_failure == Continues => said.push(Value::from(failure.reason)),
+                Err(failure) => return Err(Failure::new(Source::Plugin, "gave-up", failure.message)).into(),
+            }
+        }
+        Ok(Success { data: Value::array(said), summary: None, details: None }).into()
+    }
+}
+
+async fn start(cells: &Cells) -> RunOutcome {
+    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
+    let engine = cells.engine();
+    let outcome = engine.start(routed(STEP), json("{}"), options).await.unwrap().finished().await.unwrap();
+    check_history(&engine, &outcome).await;
+    outcome
+}
+
+async fn resume(cells: &Cells) -> RunOutcome {
+    let engine = cells.engine();
+    let options = ResumeOptions { detach: true, ..ResumeOptions::default() };
+    let outcome = engine.resume(&"r".into(), options).await.unwrap().finished().await.unwrap();
+    check_history(&engine, &outcome).await;
+    outcome
+}
+
+/// A journal whose run ends with these records, as its driver left it when it died.
+async fn holding(records: Vec<Record>) -> MemoryJournal {
+    let journal = MemoryJournal::new();
+    let fence = journal.create(NewRun { records, ..NewRun::empty(&"r".into(), "w", 0) }).await.unwrap();
+    journal.release(&"r".into(), fence).await.unwrap();
+    journal
+}
+
+/// The records of a whole run of [`PLAN`] at the time 100, and the number of those before the end of its last call.
+async fn whole() -> (Vec<Record>, Vec<String>, RunOutcome) {
+    let cells = Cells::new(&PLAN, 100);
+    let outcome = start(&cells).await;
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    (cells.journal.read(&"r".into(), 0, 1_000).await.unwrap(), cells.made(), outcome)
+}
+
+fn count(records: &[Record], kind: &str) -> usize {
+    records.iter().filter(|record| &*record.kind == kind).count()
+}
+
+/// The records up to the one of this kind.
+fn up_to(records: &[Record], kind: &str, number: usize) -> Vec<Record> {
+    let at = records.iter().enumerate().filter(|(_, record)| &*record.kind == kind).nth(number).unwrap().0;
+    records[..=at].to_vec()
+}
+
+#[tokio::test]
+async fn a_cell_that_was_killed_after_any_event_continues_and_repeats_no_call() {
+    let (records, calls, expected) = whole().await;
+    assert_eq!(calls, ["look r/1/1", "send r/1/2", "put r/1/3", "send r/1/4"]);
+    assert_eq!(expected.result, json(r#"["look at 100","send at 100","put at 100","send at 100"]"#));
+    let (mut continued, mut asked) = (0, 0);
+    for keep in 1..records.len() {
+        let prefix = &records[..keep];
+        let (began, ended) = (count(prefix, "inner-requested"), count(prefix, "inner-replied"));
+        let cells = Cells::new(&PLAN, 200).within(holding(prefix.to_vec()).await);
+        let mut outcome = resume(&cells).await;
+        if let [Question::Doubt { what, .. }] = outcome.questions.as_slice() {
+            // What is in doubt is the call, or that the operation was to be begun by a driver that journals its calls.
+            let is_whole = count(prefix, "inner-started") == 0;
+            assert!(is_whole || what.starts_with(&format!("call {began} (`send {{")), "after event {keep}: {what}");
+            assert!(is_whole || PLAN[ended].1 == Effects::Once, "after event {keep}");
+            assert_eq!(cells.made(), Vec::<String>::new());
+            if is_whole {
+                continue;
+            }
+            answer(&cells, Answer::Retry).await;
+            outcome = resume(&cells).await;
+            asked += 1;
+        }
+        assert_eq!(outcome.status, Status::Completed, "after event {keep}: {outcome:?}");
+        assert_eq!(cells.made(), calls[ended..], "after event {keep}");
+        let said = outcome.result.as_array().unwrap().iter().filter_map(Value::as_str);
+        // The time at which it had requested a call is the one of the record.
+        let times = said.map(|said| said.ends_with("100")).collect::<Vec<_>>();
+        assert_eq!(times, (0..4).map(|at| at < began).collect::<Vec<_>>(), "after event {keep}");
+        continued += usize::from(ended > 0);
+    }
+    assert!(continued >= 6 && asked == 2, "{continued} {asked}");
+}
+
+async fn answer(cells: &Cells, answer: Answer) {
+    cells.engine().send(&"r".into(), &Message::Answer { effect: None, answer, by: None }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_in_doubt_is_settled_alone_and_the_cell_continues() {
+    let plan = PLAN.map(|(tool, effects, _)| (tool, effects, Continues));
+    let (records, calls, _) = whole().await;
+    // The driver died while the first message was being sent.
+    let records = up_to(&records, "inner-requested", 1);
+    for (settled, second) in [(Answer::Retry, "send at 100"), (Answer::Skip, ""), (Answer::Fail, "interrupted")] {
+        let cells = Cells::new(&plan, 200).within(holding(records.clone()).await);
+        let outcome = resume(&cells).await;
+        let [Question::Doubt { what, step, .. }] = outcome.questions.as_slice() else { panic!("{outcome:?}") };
+        assert!(what.starts_with("call 2 (`send {\"at\":100,") && what.ends_with(" of operation p"), "{what}");
+        assert_eq!(&**step, "a");
+        answer(&cells, settled).await;
+        let outcome = resume(&cells).await;
+        let expected = match second {
+            "" => Value::Null,
+            text => Value::from(text),
+        };
+        assert_eq!(outcome.result.as_array().unwrap().get(1), Some(&expected), "{settled:?}: {outcome:?}");
+        let rest = if settled == Answer::Retry { &calls[1..] } else { &calls[2..] };
+        assert_eq!(cells.made(), rest, "{settled:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_idempotent_operation_calls_is_called_again_with_the_same_key() {
+    let (records, calls, _) = whole().await;
+    let records = up_to(&records, "inner-requested", 1);
+    let cells = Cells { effects: Effects::Idempotent, ..Cells::new(&PLAN, 200) }.within(holding(records).await);
+    let outcome = resume(&cells).await;
+    assert_eq!((outcome.status, cells.made()), (Status::Completed, calls[1..].to_vec()), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn a_cell_that_takes_another_way_than_its_record_fails_and_calls_nothing_more() {
+    let (records, ..) = whole().await;
+    let records = up_to(&records, "inner-replied", 2);
+    let swapped = [PLAN[0], ("put", Effects::Idempotent, Continues), ("send", Effects::Once, Continues)];
+    let ends_early = [PLAN[0], PLAN[1]];
+    let continues = [PLAN[0], ("drop", Effects::Once, Continues), PLAN[2], ("send", Effects::Once, Continues)];
+    for (plan, shown) in [
+        (&swapped[..], "call 2 was `send {\"at\":100,"),
+        (&ends_early[..], "it ended before call 3, which was `put {\"at\":100,"),
+        (&continues[..], "and now is `drop {\"at\":100,"),
+    ] {
+        let cells = Cells::new(plan, 200).within(holding(records.clone()).await);
+        let outcome = resume(&cells).await;
+        assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("diverged")), "{outcome:?}");
+        let message = outcome.message.unwrap();
+        assert!(message.contains(shown), "{message}");
+        assert_eq!(cells.made(), Vec::<String>::new(), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn other_arguments_are_another_way() {
+    let (records, ..) = whole().await;
+    // The record has no readings of the clock, so that the cell reads another time than it did.
+    let strip = |record: &Record| Record {
+        payload: record.payload.replace(r#""clocks":{"wall":[100]}"#, r#""clocks":{}"#).into(),
+        ..record.clone()
+    };
+    let records: Vec<Record> = up_to(&records, "inner-replied", 0).iter().map(strip).collect();
+    let cells = Cells::new(&PLAN, 200).within(holding(records).await);
+    let outcome = resume(&cells).await;
+    assert_eq!((outcome.reason.as_deref(), cells.made().len()), (Some("diverged"), 0), "{outcome:?}");
+    let message = outcome.message.unwrap();
+    assert!(message.contains("was `look {\"at\":100,") && message.contains("now is `look {\"at\":200,"), "{message}");
+}
+
+#[tokio::test]
+async fn a_forged_record_is_refused() {
+    let (records, ..) = whole().await;
+    let cut = up_to(&records, "inner-replied", 1);
+    let forged = |kind: &str, from: &str, to: &str| {
+        let (mut records, at) = (cut.clone(), cut.iter().rposition(|record| &*record.kind == kind).unwrap());
+        let text = records[at].payload.replace(from, to);
+        assert_ne!(text, *records[at].payload, "{from}");
+        records[at].payload = text.into();
+        records
+    };
+    for (kind, from, to) in [
+        ("inner-requested", r#""place":1"#, r#""place":7"#),
+        ("inner-replied", r#""place":1"#, r#""place":0"#),
+        ("inner-replied", r#""place":1"#, r#""place":2"#),
+        ("inner-started", r#""seed":""#, r#""seed":"x"#),
+        ("inner-replied", r#""effect":0"#, r#""effect":9"#),
+    ] {
+        let cells = Cells::new(&PLAN, 200).within(holding(forged(kind, from, to)).await);
+        let refused = cells.engine().resume(&"r".into(), ResumeOptions::default()).await;
+        let Err(RunError::Replay { .. } | RunError::Unreadable { .. }) = refused else { panic!("{kind} {to}") };
+        assert_eq!(cells.made(), Vec::<String>::new());
+    }
+}
+
+const SESSION: &str = r#"{"name":"talk","type":"session","session":{"contributions":[{"type":"template","text":"work","vars":{}}]},"outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},"yields":{"type":"text","text":"final-llm-reply"}}"#;
+
+/// A session whose model runs one program: the planned calls, of which a person approves each `send`.
+struct Programs(Cells);
+
+#[async_trait]
+impl Sessions for Programs {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        let tool = |name: &str| ToolDescription::new(name, "", json("{}"));
+        let approval = ToolApproval {
+            tool: "send".to_owned(),
+            effects: Effects::Once,
+            identity: "the tool send".into(),
+            rules: vec![ApprovalRule::of(Ask::Always)].into(),
+            approved: Vec::new(),
+        };
+        Ok(OpenedSession {
+            system: String::new(),
+            sections: Value::Null,
+            models: vec!["m".to_owned()],
+            tools: vec![tool("run_code")],
+            settings: request.session,
+            parallel_tools: Vec::new(),
+            narrowing: None,
+            approvals: vec![approval],
+            code: Some(Box::new(CodeTools { language: CodeMode::Javascript, tools: vec![tool("send")] })),
+        })
+    }
+
+    async fn complete(&self, round: ModelRound, _: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let answer = round.messages.iter().find(|message| message.role == Role::Tool);
+        let message = match answer {
+            Some(answer) => ChatMessage::assistant(answer.content.clone()),
+            None => crate::support::calling(&[("run_code", "{}")]),
+        };
+        Ok(ModelReply { message, ..ModelReply::text("m", "") })
+    }
+
+    fn tool_effects(&self, _: &str) -> Effects {
+        Effects::Once
+    }
+
+    fn is_resumable(&self, session: &OpenedSession, tool: &str) -> bool {
+        session.code.is_some() && tool == "run_code"
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        let (inner, mut said) = (call.inner.clone().unwrap(), Vec::new());
+        for (at, (tool, effects, _)) in self.0.plan.clone().into_iter().enumerate() {
+            let asked = json(&format!(r#"{{"number":{at}}}"#));
+            if tool == "send" {
+                match inner.approval(tool, &asked).await {
+                    Ok(Approval::Approved(changed)) => said.extend(changed),
+                    Ok(Approval::Refused(refused)) => {
+                        said.push(Value::from(refused.message.clone()));
+                        let refused = async |_| Err(refused).into();
+                        let reply = inner.call((tool, &asked, Effects::Pure), call.context.clone(), refused).await;
+                        assert!(reply.result.is_err());
+                        continue;
+                    }
+                    Err(diverged) => return Err(diverged).into(),
+                }
+            }
+            let reply = self.0.call(&inner, &call.context, (at + 1, tool, effects)).await;
+            said.extend(reply.result.ok());
+        }
+        Ok(Value::array(said)).into()
+    }
+}
+
+fn session_engine(cells: &Cells) -> Engine {
+    let journal = Arc::new(cells.journal.clone());
+    Engine::builder().sessions(Arc::new(Programs(cells.clone()))).journal(journal).build()
+}
+
+/// Drives the run until it ends, with a person who approves whatever they are asked about. How often they were.
+async fn approving(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, usize) {
+    let (engine, mut asked) = (session_engine(cells), 0);
+    while let [question] = outcome.questions.as_slice() {
+        match question {
+            Question::Call { id, tool, arguments, effects, .. } => {
+                assert_eq!((&**tool, *effects), ("send", Effects::Once));
+                assert!(arguments.get("number").is_some(), "{arguments:?}");
+                assert!(engine.state_at(&"r".into(), None).await.unwrap().doubts().next().is_none());
+                asked += 1;
+                engine.decide(&"r".into(), id, &Decision::approve().by("ann")).await.unwrap();
+            }
+            other => {
+                assert!(matches!(other, Question::Doubt { .. }), "{other:?}");
+                answer(cells, Answer::Retry).await;
+            }
+        }
+        outcome = resume_session(cells).await;
+    }
+    (outcome, asked)
+}
+
+async fn resume_session(cells: &Cells) -> RunOutcome {
+    let engine = session_engine(cells);
+    let options = ResumeOptions { detach: true, ..ResumeOptions::default() };
+    let outcome = engine.resume(&"r".into(), options).await.unwrap().finished().await.unwrap();
+    check_history(&engine, &outcome).await;
+    outcome
+}
+
+async fn start_session(cells: &Cells) -> RunOutcome {
+    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
+    session_engine(cells).start(routed(SESSION), json("{}"), options).await.unwrap().finished().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_program_waits_for_a_person_without_a_cell_and_is_killed_after_any_event() {
+    let cells = Cells::new(&PLAN, 100);
+    let outcome = start_session(&cells).await;
+    assert_eq!((outcome.status, cells.made().len()), (Status::Suspended, 1), "{outcome:?}");
+    let (outcome, asked) = approving(&cells, outcome).await;
+    assert_eq!((outcome.status, asked), (Status::Completed, 2), "{outcome:?}");
+    let calls = cells.made();
+    assert_eq!(calls.len(), 4, "{calls:?}");
+    let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+    let started = records.iter().position(|record| &*record.kind == "inner-started").unwrap();
+    for keep in started + 1..records.len() {
+        let prefix = &records[..keep];
+        let cells = Cells::new(&PLAN, 100).within(holding(prefix.to_vec()).await);
+        let (outcome, asked) = approving(&cells, resume_session(&cells).await).await;
+        assert_eq!(outcome.status, Status::Completed, "after event {keep}: {outcome:?}");
+        assert_eq!(cells.made(), calls[count(prefix, "inner-replied")..], "after event {keep}");
+        assert_eq!(asked, 2 - count(prefix, "call-answered"), "after event {keep}: a question has one answer");
+    }
+}
+
+#[tokio::test]
+async fn a_program_learns_that_a_person_refused_its_call_and_continues() {
+    let cells = Cells::new(&PLAN, 100);
+    let outcome = start_session(&cells).await;
+    let [Question::Call { id, .. }] = outcome.questions.as_slice() else { panic!("{outcome:?}") };
+    let refusal = Decision::refuse().why("not today").by("ann");
+    session_engine(&cells).decide(&"r".into(), id, &refusal).await.unwrap();
+    let (outcome, asked) = approving(&cells, resume_session(&cells).await).await;
+    let expected = r#"["look at 100","a person (ann) refused this call: not today","put at 100","send at 100"]"#;
+    assert_eq!((outcome.result.as_str(), asked), (Some(expected), 1), "{outcome:?}");
+    assert_eq!(cells.made().len(), 3);
+}
