@@ -156,29 +156,22 @@ pub fn tools_of_folder(project: &Project) -> Vec<PathBuf> {
 
 /// The program that builds plugins of the language.
 fn tool(project: &Project) -> Result<PathBuf, AuthorError> {
-    let missing =
-        |language, tool, install: &str| AuthorError::MissingTool { language, tool, install: install.to_owned() };
+    let language = project.language.title();
+    let missing = |tool, install: &str| AuthorError::MissingTool { language, tool, install: install.to_owned() };
     let own = tools_of_folder(project).into_iter().find(|path| !path.ends_with(javascript::ESBUILD));
     match project.language {
-        Language::Rust => on_path("cargo")
-            .ok_or_else(|| missing("Rust", "cargo", "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh")),
+        Language::Rust => on_path("cargo").ok_or_else(|| missing("cargo", toolchain::INSTALL_RUST)),
         Language::Javascript => own.or_else(|| on_path("componentize-qjs")).ok_or_else(|| {
-            missing("JavaScript", "componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5 esbuild@0.25.12")
+            missing("componentize-qjs", "npm install --save-dev componentize-qjs@0.4.5 esbuild@0.25.12")
         }),
         Language::Python => own.or_else(|| on_path("componentize-py")).ok_or_else(|| {
-            missing(
-                "Python",
-                "componentize-py",
-                "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1",
-            )
+            missing("componentize-py", "python3 -m venv .venv && .venv/bin/pip install componentize-py==0.25.1")
         }),
         Language::C => {
-            let linkers =
-                ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];
-            let clang = on_path("clang").ok_or_else(|| missing("C", "clang", "sudo apt-get install clang lld"))?;
-            match linkers.into_iter().any(|linker| on_path(linker).is_some()) {
+            let clang = on_path("clang").ok_or_else(|| missing("clang", toolchain::INSTALL_CLANG))?;
+            match toolchain::has_linker() {
                 true => Ok(clang),
-                false => Err(missing("C", "wasm-ld", "sudo apt-get install lld")),
+                false => Err(missing("wasm-ld", toolchain::INSTALL_LINKER)),
             }
         }
     }
@@ -188,18 +181,8 @@ fn rust(project: &Project, profile: Profile) -> Result<PathBuf, AuthorError> {
     component::agrees_with_cargo(project)?;
     let toolchain = toolchain::Toolchain::installed(&project.folder).ok_or_else(|| AuthorError::MissingTool {
         language: "Rust",
-        tool: "the standard library of wasm32-unknown-unknown",
-        install: match toolchain::on_path("rustup") {
-            None if Path::new("/etc/debian_version").exists() => {
-                "sudo apt-get install rustc-web cargo-web rust-web-src lld-19".to_owned()
-            }
-            // Where rustup cannot download it, Debian's own packages build the library along.
-            _ if Path::new("/etc/debian_version").exists() => format!(
-                "rustup target add {}, or sudo apt-get install rustc-web cargo-web rust-web-src lld-19",
-                toolchain::TARGET
-            ),
-            _ => format!("rustup target add {}", toolchain::TARGET),
-        },
+        tool: toolchain::LIBRARY,
+        install: toolchain::install_library(),
     })?;
     let target = project.folder.join("target");
     let mut command = toolchain.build(&project.folder);

@@ -66,11 +66,7 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
             write_all(part, Path::new(from), &made, Path::new(to), None, &mut written)?;
         }
     }
-    for (name, schema) in [("case.schema.json", schemas::CASE), ("plugin.schema.json", schemas::PLUGIN)] {
-        let relative = Path::new("sdk").join(name);
-        put(&made, &relative, schema.as_bytes())?;
-        written.push(relative);
-    }
+    write_schemas(&made, "sdk", &mut written)?;
     written.sort();
     Ok(written)
 }
@@ -85,8 +81,19 @@ pub fn create_source(folder: &Path, name: &str) -> Result<Vec<PathBuf>, AuthorEr
     if let Some(template) = TEMPLATES.get_dir(SOURCE_PLUGIN) {
         write_all(template, Path::new(SOURCE_PLUGIN), &made, Path::new(""), Some(name), &mut written)?;
     }
+    write_schemas(&made, "schemas", &mut written)?;
     written.sort();
     Ok(written)
+}
+
+/// Writes the schemas that `plugin.toml` and the cases name for editors.
+fn write_schemas(folder: &Folder, to: &str, written: &mut Vec<PathBuf>) -> Result<(), AuthorError> {
+    for (name, schema) in [("case.schema.json", schemas::CASE), ("plugin.schema.json", schemas::PLUGIN)] {
+        let relative = Path::new(to).join(name);
+        put(folder, &relative, schema.as_bytes())?;
+        written.push(relative);
+    }
+    Ok(())
 }
 
 fn new_folder(folder: &Path, name: &str) -> Result<Folder, AuthorError> {
@@ -173,6 +180,26 @@ mod tests {
                 let text = fs::read_to_string(folder.join(&file)).unwrap();
                 assert!(!text.contains("{{name}}") && !text.contains("{{crate}}"), "{}", file.display());
             }
+            shows_what_a_plugin_may_ask_for(&folder);
+        }
+    }
+
+    /// Every kind of request has an example that can be used as it is, and editors find the schemas.
+    fn shows_what_a_plugin_may_ask_for(folder: &Path) {
+        let text = fs::read_to_string(folder.join("plugin.toml")).unwrap();
+        let (first, rest) = text.split_once('\n').unwrap();
+        assert!(folder.join(first.strip_prefix("#:schema ").unwrap()).is_file(), "{first}");
+        let (_, examples) = rest.split_once("and the operator grants it:\n").unwrap();
+        let examples: Vec<&str> = examples.lines().map(|line| line.trim_start_matches(['#', ' '])).collect();
+        fs::write(folder.join("plugin.toml"), format!("{text}\n{}\n", examples.join("\n"))).unwrap();
+        let asks = Project::read(folder).unwrap().manifest;
+        for kind in ["tools", "files", "stores"] {
+            assert_eq!(asks["capabilities"][kind].as_array().map(Vec::len), Some(1), "{kind}: {asks}");
+        }
+        for case in fs::read_dir(folder.join("cases")).unwrap() {
+            let text = fs::read_to_string(case.unwrap().path()).unwrap();
+            let schema = text.lines().next().unwrap().strip_prefix("# yaml-language-server: $schema=../").unwrap();
+            assert!(folder.join(schema).is_file(), "{schema}");
         }
     }
 
@@ -185,6 +212,12 @@ mod tests {
             assert!(!fs::read_to_string(folder.join(file)).unwrap().contains("{{name}}"), "{}", file.display());
         }
         assert!(folder.join("plugin.js").is_file() && folder.join("cases").is_dir(), "{written:?}");
+        for (file, schema) in
+            [("plugin.toml", "schemas/plugin.schema.json"), ("cases/greets.yaml", "schemas/case.schema.json")]
+        {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            assert!(text.lines().next().unwrap().ends_with(schema) && folder.join(schema).is_file(), "{file}: {text}");
+        }
         assert!(matches!(create_source(&folder, "my-plugin"), Err(AuthorError::Exists(_))));
         assert!(matches!(create_source(&folder, "My plugin"), Err(AuthorError::Name(_))));
     }

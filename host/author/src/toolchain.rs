@@ -1,5 +1,6 @@
 //! The toolchain that compiles Rust to `wasm32-unknown-unknown`, as it is installed.
 
+use crate::Language;
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -60,6 +61,58 @@ impl Toolchain {
         // Either would replace the flags of the plugin's own `.cargo/config.toml`, the size of its stack among them.
         command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         command
+    }
+}
+
+/// A tool of a language that this machine lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Missing {
+    /// The tool.
+    pub tool: &'static str,
+    /// The command that installs it.
+    pub install: String,
+}
+
+pub(crate) const INSTALL_RUST: &str = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh";
+pub(crate) const INSTALL_CLANG: &str = "sudo apt-get install clang lld";
+pub(crate) const INSTALL_LINKER: &str = "sudo apt-get install lld";
+
+/// The part of a Rust toolchain that a machine with cargo may lack.
+pub(crate) const LIBRARY: &str = "the standard library of wasm32-unknown-unknown";
+
+/// Returns the first tool that plugins in a language need and this machine does not have; those that a plugin's folder
+/// may bring along are not among them.
+#[must_use]
+pub fn missing(language: Language, folder: &Path) -> Option<Missing> {
+    let lacks = |program: &str| on_path(program).is_none();
+    let missing = |tool, install: &str| Some(Missing { tool, install: install.to_owned() });
+    match language {
+        Language::Rust if lacks("cargo") => missing("cargo", INSTALL_RUST),
+        Language::Rust if Toolchain::installed(folder).is_none() => missing(LIBRARY, &install_library()),
+        Language::Javascript if lacks("node") => missing("node", "sudo apt-get install nodejs npm"),
+        Language::Javascript if lacks("npm") => missing("npm", "sudo apt-get install npm"),
+        Language::Python if lacks("python3") => missing("python3", "sudo apt-get install python3 python3-venv"),
+        Language::C if lacks("clang") => missing("clang", INSTALL_CLANG),
+        Language::C if !has_linker() => missing("wasm-ld", INSTALL_LINKER),
+        Language::Rust | Language::Javascript | Language::Python | Language::C => None,
+    }
+}
+
+/// Returns `true` if there is a linker for WebAssembly, under any of its names.
+pub(crate) fn has_linker() -> bool {
+    let names = ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];
+    names.into_iter().any(|linker| on_path(linker).is_some())
+}
+
+/// The command that installs [`LIBRARY`].
+pub(crate) fn install_library() -> String {
+    const PACKAGES: &str = "sudo apt-get install rustc-web cargo-web rust-web-src lld-19";
+    match on_path("rustup") {
+        None if Path::new("/etc/debian_version").exists() => PACKAGES.to_owned(),
+        // Where rustup cannot download it, Debian's own packages build the library along.
+        _ if Path::new("/etc/debian_version").exists() => format!("rustup target add {TARGET}, or {PACKAGES}"),
+        _ => format!("rustup target add {TARGET}"),
     }
 }
 

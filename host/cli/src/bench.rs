@@ -330,12 +330,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Measures. `progress` receives the current phase.
+    /// Measures the peers alone, without the other figures of a report.
     ///
     /// # Errors
     /// When a peer that worked at first fails.
-    pub async fn run(mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
-        let load_before = machine::load_average();
+    pub async fn rows(mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<Vec<Row>> {
+        let (samples, _) = self.alternate(progress).await?;
+        Ok(self.to_rows(&samples))
+    }
+
+    /// Calls the peers alternately for the time of the options, and returns the samples with the number of rounds.
+    async fn alternate(&mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<(Vec<Samples>, usize)> {
         let mut samples: Vec<Samples> = Vec::new();
         for peer in &mut self.peers {
             progress(&format!("warming up {}", peer.name));
@@ -358,10 +363,24 @@ impl Bench {
             }
             round += 1;
         }
+        Ok((samples, round))
+    }
+
+    fn to_rows(&self, samples: &[Samples]) -> Vec<Row> {
         let none = Samples::default();
         let cell = samples.iter().zip(&self.peers).find(|(_, peer)| peer.name == "cell");
         let cell = cell.map_or(&none, |(samples, _)| samples);
-        let rows: Vec<Row> = samples.iter().zip(&self.peers).map(|(samples, peer)| samples.row(peer, cell)).collect();
+        samples.iter().zip(&self.peers).map(|(samples, peer)| samples.row(peer, cell)).collect()
+    }
+
+    /// Measures. `progress` receives the current phase.
+    ///
+    /// # Errors
+    /// When a peer that worked at first fails.
+    pub async fn run(mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
+        let load_before = machine::load_average();
+        let (samples, round) = self.alternate(progress).await?;
+        let rows = self.to_rows(&samples);
         let mut raw = String::new();
         if self.samples {
             raw.push_str("peer,round,nanoseconds\n");

@@ -314,6 +314,11 @@ fn typescript_has_the_globals_of_its_language_and_awaits_what_is_async() {
     assert!((0..4).all(|at| one[at] != other[at]), "{one} {other}");
     let now = place.json("kit", &["op", "invoke", "kit/now"]);
     assert!(now.as_f64().unwrap() > 1_700_000_000_000.0, "{now}");
+    // A package that changes where it is installed is part of the next build.
+    let is_repeated = || !text(&place.opcell("kit", &["plugin", "build"]).stderr).contains("nothing changed");
+    assert!(!is_repeated());
+    fs::write(package.join("index.js"), "const fs = require('fs');\nexports.double = (n) => n + n;\n").unwrap();
+    assert!(is_repeated());
 }
 
 #[test]

@@ -84,6 +84,15 @@ impl Person {
         fs::write(self.path("greet.wasm"), bytes).unwrap();
     }
 
+    /// Writes `notes.wasm`, a plugin of this version that requests nothing.
+    fn write_notes(&self, version: &str) {
+        let manifest = format!("[plugin]\nname = \"notes\"\nversion = \"{version}\"\ndescription = \"Of {version}\"\n");
+        fs::write(self.path("notes.toml"), manifest).unwrap();
+        fs::write(self.path("notes.js"), "/** Answers. */\nexport function answer() {\n  return 42;\n}\n").unwrap();
+        self.run(&["plugin", "build", "notes.js"]).ok();
+        fs::rename(self.path("dist/notes.wasm"), self.path("notes.wasm")).unwrap();
+    }
+
     /// The one file of a name in the store of fetched plugins.
     fn stored(&self, name: &str) -> PathBuf {
         let store = self.root.path().join(".local/share/opcell/plugins");
@@ -166,6 +175,39 @@ fn a_version_that_asks_for_more_runs_only_after_it_was_accepted_and_runs_without
     let verified = other.run(&["plugin", "verify"]).ok();
     assert!(verified.contains(&key), "{verified}");
     other.run(&["plugin", "update"]).refused(&["cannot be reached", "plugins that were fetched before run without it"]);
+}
+
+#[test]
+fn a_registry_that_goes_back_to_an_older_version_is_followed_only_by_name() {
+    let Some(registry) = Registry::start(false, None) else { return };
+    let (publisher, operator) = (Person::new(), Person::new());
+    publisher.run(&["key", "new"]).ok();
+    let reference = registry.reference("tools/notes:1").to_string();
+    for (version, options) in [("0.2.0", [].as_slice()), ("0.1.0", &["--replace"]), ("0.3.0", &["--replace"])] {
+        publisher.write_notes(version);
+        publisher.run(&[&["plugin", "push", &reference, "notes.wasm"], options].concat()).ok();
+        match version {
+            "0.2.0" => {
+                let added = operator.run(&["plugin", "add", &reference]).ok();
+                assert!(added.contains("models of the project read about it: Of 0.2.0"), "{added}");
+                assert!(added.contains("operation notes/answer  Answers."), "{added}");
+            }
+            "0.1.0" => {
+                operator.run(&["plugin", "update"]).refused(&[
+                    "plugin `notes`: the new version is older than the one in opcell.lock",
+                    "accept it with `opcell plugin update notes`",
+                ]);
+                assert!(fs::read_to_string(operator.path("opcell.lock")).unwrap().contains("version = \"0.2.0\""));
+                let told = operator.run(&["plugin", "update", "notes"]).ok();
+                assert!(told.contains("! version 0.2.0 -> 0.1.0: the new version is older"), "{told}");
+                assert!(told.contains("~ description, which models read: `Of 0.2.0` -> `Of 0.1.0`"), "{told}");
+            }
+            _ => {
+                let told = operator.run(&["plugin", "update"]).ok();
+                assert!(told.contains("~ version 0.1.0 -> 0.3.0\n"), "{told}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -289,7 +289,14 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names<
                 let message =
                     format!("Step '{}': `{}` is a judge, and a step invokes operations", step.name, invoke.operation);
                 let warning = Diagnostic::warning("judge-as-operation", message).path(at("invoke.operation"));
-                check.found.push(warning.help("give it to a step as its :judge {:type :invoke :operation …}"));
+                // Only documents in EDN route by judges that are code.
+                let help = match ir.dialect.printing {
+                    Printing::Edn => "give it to a step as its :judge {:type :invoke :operation …}",
+                    Printing::Javascript | Printing::Go => {
+                        "name an operation; `opcell op list` tells operations and judges apart"
+                    }
+                };
+                check.found.push(warning.help(help));
             }
             Form::Invoke { invoke } => check.operation(&invoke.operation, at("invoke.operation")),
             Form::Session { session } => check.session(session, &at("session"), catalog),

@@ -112,7 +112,7 @@ pub fn of_load_error(error: &LoadError, path: &Path) -> Option<String> {
     match error {
         LoadError::CoreModule { described: true } => {
             let path = shell_word(&path.display().to_string());
-            Some(format!("make a component of it: {}", FollowUp::BuildPlugin(Some(path))))
+            Some(format!("turn it into a component: {}", FollowUp::BuildPlugin(Some(path))))
         }
         LoadError::CoreModule { described: false } => Some(format!(
             "build it with {} in the plugin's folder; {} makes one",

@@ -34,7 +34,8 @@ impl Index {
     /// # Errors
     /// With what is wrong, and where.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let index: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let expected = "an index is {\"plugins\": [{\"name\": \"…\", \"source\": \"oci://…\", \"summary\": \"…\"}]}";
+        let index: Self = serde_json::from_slice(bytes).map_err(|error| format!("{error}; {expected}"))?;
         if index.plugins.len() > MAX_ENTRIES {
             return Err(format!("it lists more than {MAX_ENTRIES} plugins"));
         }
@@ -74,5 +75,13 @@ mod tests {
         assert_eq!(names(&["Greet"]), ["greet", "a"]);
         assert_eq!(names(&["greet", "people"]), ["a"]);
         assert_eq!(names(&[]), ["a", "greet", "other"]);
+    }
+
+    #[test]
+    fn an_index_of_another_form_is_refused_with_the_form_of_an_index() {
+        for text in ["[]", r#"{"plugins": [{"name": "a"}]}"#] {
+            let refused = Index::parse(text.as_bytes()).unwrap_err();
+            assert!(refused.contains(r#"an index is {"plugins": [{"name": "…", "source": "oci://…""#), "{refused}");
+        }
     }
 }

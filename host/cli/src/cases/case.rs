@@ -14,7 +14,7 @@ use std::{
 /// The largest case file.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// A call and what it must give.
+/// A call and its expected result.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Case {

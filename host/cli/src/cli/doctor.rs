@@ -2,7 +2,7 @@
 
 use super::{Exit, Failure, Global, Terminal, trust, units::hanging};
 use opcell::places::Places;
-use opcell_author::toolchain::on_path;
+use opcell_author::{Language, toolchain};
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
 use serde::Serialize;
 use serde_json::json;
@@ -264,18 +264,18 @@ fn project(global: &Global) -> Check {
 /// Checks the needs of `opcell plugin build`, by language. Running plugins takes none of it.
 fn toolchains() -> Vec<Check> {
     let languages = [
-        (
-            "rust plugins",
-            "cargo",
-            "install Rust from https://rustup.rs, then: rustup target add wasm32-unknown-unknown",
-        ),
-        ("js plugins", "node", "install Node.js"),
-        ("python plugins", "python3", "install Python 3"),
-        ("c plugins", "clang", "sudo apt-get install clang lld"),
+        ("rust plugins", Language::Rust, "cargo"),
+        ("js plugins", Language::Javascript, "node"),
+        ("python plugins", Language::Python, "python3"),
+        ("c plugins", Language::C, "clang"),
     ];
-    let check = |(name, program, remedy)| match on_path(program) {
-        Some(path) => fine(name, path.display().to_string()),
-        None => wrong(name, State::Degraded, format!("`{program}` is not installed; only building needs it"), remedy),
+    // Not in this folder: a checkout may name a compiler of its own, and nothing of it runs here.
+    let check = |(name, language, program)| match toolchain::missing(language, Path::new("/")) {
+        Some(missing) => {
+            let found = format!("{} is not installed; only building needs it", missing.tool);
+            wrong(name, State::Degraded, found, missing.install)
+        }
+        None => fine(name, toolchain::on_path(program).map_or_else(String::new, |path| path.display().to_string())),
     };
     languages.into_iter().map(check).collect()
 }

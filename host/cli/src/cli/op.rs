@@ -85,9 +85,10 @@ pub(super) fn report(
         Err(error) => Err(error.failure),
     };
     if let Some(receipt) = &receipt {
-        let message = result.as_ref().err().map(|failure| failure.message.as_str()).unwrap_or_default();
+        let failed = result.as_ref().err().map(|failure| format!("{}: {}", failure.reason, failure.message));
+        let message = failed.unwrap_or_default();
         let lines = receipts::cell_lines_with(receipt, terminal.verbose, &remedy).into_iter();
-        let reasons = reasons::of_failed(receipt, message, terminal.verbose).into_iter();
+        let reasons = reasons::of_failed(receipt, &message, terminal.verbose).into_iter();
         lines.chain(reasons.map(|line| format!("  {line}"))).for_each(|line| terminal.note(&line));
     }
     let exit = match &result {

@@ -3,6 +3,7 @@
 mod add;
 mod bench;
 pub(super) mod build;
+mod change;
 mod check;
 mod diff;
 mod explain;
@@ -224,7 +225,8 @@ impl Component {
         let is_pinned = !plugin.dev && plugin.builtin_component().is_none();
         let digest = is_pinned.then(|| Digest::of_hash(blake3::hash(&self.bytes)));
         let bytes = is_pinned.then_some(self.bytes.len() as u64);
-        Locked::new(digest, bytes, self.surface.manifest.requests())
+        let version = self.surface.manifest.version.clone().filter(|_| is_pinned);
+        Locked::new(digest, bytes, self.surface.manifest.requests()).with_version(version)
     }
 
     /// A `.wasm` or `.js` file by its path, else a plugin of the project by its name, else any file.
@@ -250,7 +252,7 @@ pub fn unloadable(error: &LoadError, path: &Path) -> Diagnostic {
     }
 }
 
-/// Cells with the host's own limits, for plugins under work.
+/// Cells with the host's own limits, for plugins in development.
 fn sandbox() -> anyhow::Result<Sandbox> {
     let mut config = SandboxConfig::new(CompileMode::find()?);
     config.cache = Places::of_user().compiled();

@@ -99,6 +99,7 @@ fn help(error: &str, limit: &str, plugin: &str, said: &str) -> Option<String> {
              `-zstack-size=BYTES` says when the plugin is built (`.cargo/config.toml` of a Rust plugin)"
         ));
     }
+    let limit = if error == "plugin-failure" && is_out_of_memory(said) { "memory" } else { limit };
     let spec = opcell_sandbox::limits::TABLE.iter().find(|spec| spec.key == limit)?;
     let key = match toml_key(plugin) {
         Some(plugin) => format!("[plugins.{plugin}.ceiling]"),
@@ -110,6 +111,13 @@ fn help(error: &str, limit: &str, plugin: &str, said: &str) -> Option<String> {
         spec.unit.show(spec.maximum),
         spec.unit.show(spec.default)
     ))
+}
+
+/// Returns `true` if a call failed as interpreters report that the memory of the cell is used up: the engine ends no call
+/// then.
+fn is_out_of_memory(said: &str) -> bool {
+    let marks = ["out-of-memory: ", "exception: MemoryError", "exception: InternalError: out of memory"];
+    marks.iter().any(|mark| said.contains(mark))
 }
 
 /// A plugin's name as a part of a table's name.
@@ -160,6 +168,11 @@ mod tests {
         let shown = of(r#"{"error":"memory","limit":"memory","plugin":"geo"}"#, "", false);
         assert!(shown[0].starts_with("help: `memory` under `[plugins.geo.ceiling]` in opcell.toml"), "{shown:?}");
         assert!(shown[0].contains("up to 1 GiB (64 MiB unless"), "{shown:?}");
+        let receipt = r#"{"error":"plugin-failure","plugin":"geo"}"#;
+        for said in ["it failed: out-of-memory: the program …", "exception: MemoryError:  (src/plugin.py:49)"] {
+            assert_eq!(of(receipt, said, false), shown, "an interpreter that reports its limit");
+        }
+        assert!(of(receipt, "exception: KeyError: 'MemoryError'", false).is_empty());
         let shown = of(r#"{"error":"stack-overflow"}"#, "", false);
         assert!(shown[0].contains("-zstack-size=BYTES"), "{shown:?}");
     }

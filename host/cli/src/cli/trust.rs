@@ -217,7 +217,7 @@ pub fn trust(global: &Global, args: &TrustArgs, terminal: &Terminal) -> Result<E
         return Ok(Exit::Done);
     }
     if asked.requests.is_empty() {
-        terminal.line("the project asks for nothing that reaches outside of its folder, and needs no consent")?;
+        terminal.line("the project asks for no access outside its folder, and needs no consent")?;
         return Ok(Exit::Done);
     }
     let verdict = if allowed { "allowed" } else { "not allowed" };

@@ -4,14 +4,14 @@
 //! them, so grants belong to what was reviewed and not to whatever lies at a path; a version that asks for more than
 //! the lock and the grants together is refused as well. A plugin that the lock does not know is new: it may ask for
 //! anything, gets what is granted, and is written down, unless the command runs `--locked`. `dev = true` exempts a
-//! plugin under work. The lock grants nothing.
+//! plugin in development. The lock grants nothing.
 
 use super::PluginConfig;
 use crate::{
     consent,
     places::{Places, real},
     report::Rejected,
-    versions::AcceptedVersions,
+    versions::{AcceptedVersions, Version},
 };
 use indexmap::IndexMap;
 use opcell_ir::Diagnostic;
@@ -75,9 +75,12 @@ impl LockedServer {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Locked {
-    /// BLAKE3 of the component; absent for a plugin under work, and in locks of earlier versions.
+    /// BLAKE3 of the component; absent for a plugin in development, and in locks of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// The version that the manifest of this component names; absent in locks of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     /// Size of the component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -103,6 +106,19 @@ impl Locked {
     pub fn new(digest: Option<Digest>, bytes: Option<u64>, requests: Requests) -> Self {
         let Requests { tools, skills, files, stores } = requests;
         Self { digest, bytes, tools, skills, files, stores, ..Self::default() }
+    }
+
+    /// The same, whose manifest names this version.
+    #[must_use]
+    pub fn with_version(self, version: Option<String>) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Returns `true` if `now` is what was accepted. A lock of an earlier version does not name the version.
+    #[must_use]
+    pub fn accepts(&self, now: &Self) -> bool {
+        let version = self.version.clone().or_else(|| now.version.clone());
+        self.clone().with_version(version) == *now
     }
 
     /// The same, fetched from a registry.
@@ -251,8 +267,10 @@ impl Lock {
         for (name, new) in loaded {
             let known = plugins.entry(name).or_insert_with(|| new.clone());
             // Loading a version that asks for more than before takes a grant, and is the acceptance of it.
+            let is_pinned = known.digest.is_some();
             *known = Locked {
                 digest: known.digest.take().or(new.digest.clone()),
+                version: if is_pinned { known.version.take() } else { new.version.clone() },
                 bytes: known.bytes.or(new.bytes),
                 source: known.source.take(),
                 manifest: known.manifest.take(),
@@ -282,6 +300,15 @@ impl Lock {
             Some(versions) => versions.keep(name, plugin, || Ok(component.to_vec())),
             None => Ok(()),
         }
+    }
+
+    /// Returns the component of a plugin as it was accepted, if this machine has kept it.
+    #[must_use]
+    pub fn accepted_component(&self, name: &str, places: &Places) -> Option<Vec<u8>> {
+        let versions = AcceptedVersions::of(self, places)?;
+        let version = Version::new(name, self.plugin(name)?.digest.clone()?);
+        versions.find(&version).ok()?;
+        versions.component(&version.digest).ok()
     }
 
     /// Forgets a plugin that is no longer in the project.

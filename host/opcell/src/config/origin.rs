@@ -83,8 +83,12 @@ pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -
         _ => finding("plugin-unreadable", error.to_string(), "correct what the system says".to_owned()),
     })?;
     let manifest = artifact::digest(&stored.manifest);
-    if locked.manifest.as_deref() != Some(manifest.as_str()) || locked.bytes != Some(stored.component.len() as u64) {
-        let message = "opcell.lock and what was fetched disagree about its manifest or size".to_owned();
+    let size = stored.component.len() as u64;
+    if locked.manifest.as_deref() != Some(manifest.as_str())
+        || locked.bytes != Some(size)
+        || !has_version(&stored, locked)
+    {
+        let message = "opcell.lock and what was fetched disagree about its manifest, size or version".to_owned();
         let help = format!("restore opcell.lock from version control, or {again}");
         return Err(finding("plugin-damaged", message, help));
     }
@@ -113,6 +117,12 @@ pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -
             Err(finding("plugin-unsigned", message, help))
         }
     }
+}
+
+/// Returns `true` unless the lock names another version than the component's manifest.
+fn has_version(stored: &Stored, locked: &Locked) -> bool {
+    let version = || opcell_sandbox::inspect::read(&stored.component).ok()?.manifest.version;
+    locked.version.is_none() || locked.version == version()
 }
 
 fn printable(text: &str) -> String {

@@ -637,7 +637,9 @@ pub(super) fn remember(config: &Config, catalog: &Catalog, places: &Places) {
             true => of.read(opcell_registry::MAX_COMPONENT).ok().map(|made| made.len() as u64),
             false => std::fs::metadata(&of.path).ok().map(|file| file.len()),
         });
-        (plugin.name().to_owned(), Locked::new(digest, bytes, plugin.policy().requests().clone()))
+        let version = of.and_then(|_| plugin.surface().manifest.version.clone());
+        let locked = Locked::new(digest, bytes, plugin.policy().requests().clone()).with_version(version);
+        (plugin.name().to_owned(), locked)
     });
     if let Err(error) = lock.remember(loaded.collect(), places) {
         tracing::warn!("cannot write opcell.lock, so changes of plugins will not be noticed: {error}");

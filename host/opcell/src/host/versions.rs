@@ -232,7 +232,8 @@ pub(super) async fn keep(config: &Config, catalog: &Catalog, places: &Places, jo
         if known.map_or(lock.is_frozen(), |known| known != plugin.digest()) {
             continue;
         }
-        let accepted = Locked::new(Some(plugin.digest().clone()), None, plugin.policy().requests().clone());
+        let accepted = Locked::new(Some(plugin.digest().clone()), None, plugin.policy().requests().clone())
+            .with_version(plugin.surface().manifest.version.clone());
         match keep_one(&versions, of, accepted).await {
             Ok(()) => drop(kept.insert(Version::new(plugin.name(), plugin.digest().clone()))),
             Err(error) => tracing::warn!(

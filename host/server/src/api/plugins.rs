@@ -126,7 +126,8 @@ pub struct PluginDiff {
     changed: bool,
     /// `true` if it requests what the loaded one does not. A reload grants nothing of it.
     asks_for_more: bool,
-    /// Each with `change`: `asks`, `widens` or `drops` with the `capability`, or `surface` with `what` has changed.
+    /// Each with `change`: `asks`, `widens`, `drops` or `reason` with the `capability`, `version` (`older` for a
+    /// downgrade) or `text` with `before` and `now`, or `surface` with `what` has changed.
     differences: Vec<Json_>,
 }
 

@@ -5,7 +5,7 @@ use super::{
     address::AddressClass,
     credential::Secret,
     request::FetchRequest,
-    rule::{HttpRule, literal_address},
+    rule::{HttpRule, is_private, literal_address},
 };
 use base64::Engine as _;
 use opcell_process::outbound;
@@ -189,17 +189,6 @@ impl HttpClient {
     }
 }
 
-/// Returns `true` if a URL itself leads to a private address, so that everything it needs can be granted at once.
-fn is_private(url: &Url) -> bool {
-    match literal_address(url) {
-        Some(address) => {
-            let class = AddressClass::of(address);
-            !class.permitted(false) && class.permitted(true)
-        }
-        None => url.host_str().is_some_and(|host| host == "localhost" || host.ends_with(".localhost")),
-    }
-}
-
 /// The first rule that allows the hop, by name and, for an address written into the URL, by address.
 pub(crate) fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -> Result<&'a HttpRule, FetchError> {
     let origin = url.origin().ascii_serialization();
@@ -212,7 +201,8 @@ pub(crate) fn permitted<'a>(rules: &'a [HttpRule], method: &Method, url: &Url) -
             format!("no http rule names {origin}")
         };
         let capability = format!("http {method} {origin}");
-        let missing = MissingRule { origin, method: Some(method.to_string()), private: is_private(url) };
+        let missing =
+            MissingRule { origin, method: Some(method.to_string()), private: url.host_str().is_some_and(is_private) };
         return Err(FetchError::Denied { missing: Some(missing), capability, rule });
     };
     if let Some(address) = literal_address(url) {

@@ -1,5 +1,6 @@
 //! The requests that a grant allows: hosts, ports, schemes and methods.
 
+use super::address::AddressClass;
 use http::Method;
 use std::{fmt, net::IpAddr, str::FromStr};
 use url::Url;
@@ -90,6 +91,12 @@ pub struct InvalidOrigin {
 }
 
 impl OriginPattern {
+    /// Returns `true` if its host itself leads to a private address, as [`is_private`].
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        matches!(&self.host, HostPattern::Exact(host) if is_private(host))
+    }
+
     /// Returns `true` if a URL's scheme, host and port are this pattern's.
     #[must_use]
     pub fn matches(&self, url: &Url) -> bool {
@@ -105,11 +112,27 @@ impl OriginPattern {
     }
 }
 
+/// Returns `true` if a host itself leads to a private address, without a name to resolve, so that everything it needs can
+/// be granted at once.
+#[must_use]
+pub fn is_private(host: &str) -> bool {
+    match literal(host) {
+        Some(address) => {
+            let class = AddressClass::of(address);
+            !class.permitted(false) && class.permitted(true)
+        }
+        None => host == "localhost" || host.ends_with(".localhost"),
+    }
+}
+
+fn literal(host: &str) -> Option<IpAddr> {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()
+}
+
 /// The address that a URL names directly, without a name to resolve.
 #[must_use]
 pub fn literal_address(url: &Url) -> Option<IpAddr> {
-    let host = url.host_str()?;
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).parse().ok()
+    literal(url.host_str()?)
 }
 
 impl fmt::Display for OriginPattern {

@@ -1,7 +1,7 @@
 //! `opcell plugin add`.
 
 use super::{
-    Component, Exit, Failure, Global, Terminal,
+    Component, Exit, Failure, Global, Terminal, change,
     registry::{self, Expected},
     sandbox, update,
 };
@@ -20,12 +20,16 @@ use opcell_sandbox::{Exports, Grants};
 use opcell_types::{
     Digest,
     files::{Readers, read_text_bounded},
+    text::one_line,
 };
 use serde_json::json;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
+
+/// Bytes of the line of an operation: its ID and a whole summary.
+const SHOWN_OFFER_BYTES: usize = 1_200;
 
 #[derive(Debug, Args)]
 pub struct AddArgs {
@@ -80,7 +84,9 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         true => fetched(&config, args).await?,
         false => of_file(&config, &file, args)?,
     };
-    let offers = if args.typed { Some(offers(&added.component).await?) } else { None };
+    let offers = offers(&added.component).await;
+    // A component that nothing says to be a plugin is one only if it loads; any other may need a limit of the project file.
+    let offers = if args.typed { Ok(offers?) } else { offers };
     // A registry may have taken its time, and the user may have written in both files since.
     let text = match read_text_bounded(&file, MAX_BYTES) {
         Ok(text) => text,
@@ -114,24 +120,25 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         let named = |request: &Request| request.reach == Reach::Hosts && request.what.starts_with(&fetches);
         global.consent(&new, &before, named, terminal)?;
     }
-    report(&added, offers.as_ref(), &file, terminal)
+    report(&added, &offers, &file, terminal)
 }
 
-/// The operations of a component that was not written for Opcell, and the functions that are none.
+/// Operations and judges of a component as lines, and the functions that are none.
 struct Offers {
-    operations: Vec<String>,
+    lines: Vec<String>,
     left_out: Vec<String>,
 }
 
-/// Compiles the component to find them; nothing of it runs.
+/// Compiles the component to find them. One that was written for Opcell describes itself, in a cell without grants.
 async fn offers(component: &Component) -> Result<Offers, Failure> {
-    if component.surface.exports.iter().any(|name| name.starts_with("opcell:plugin/")) {
+    if component.is_typed() && component.surface.exports.iter().any(|name| name.starts_with("opcell:plugin/")) {
         let message = format!("{} was written for Opcell: it exports `opcell:plugin`", component.path.display());
         return Err(Diagnostic::error("invalid-source", message).help("add it without `--typed`").into());
     }
     let plugin = component.load(&sandbox()?, Grants::default()).await?;
-    let operations = plugin.operations().iter().map(|operation| format!("{}  {}", operation.id, operation.summary));
-    Ok(Offers { operations: operations.collect(), left_out: plugin.left_out().to_vec() })
+    let operations = plugin.operations().iter().map(|one| format!("operation {}  {}", one.id, one.summary));
+    let judges = plugin.judges().iter().map(|one| format!("judge {}  {}", one.id, one.summary));
+    Ok(Offers { lines: operations.chain(judges).collect(), left_out: plugin.left_out().to_vec() })
 }
 
 async fn fetched(config: &Config, args: &AddArgs) -> Result<Added, Failure> {
@@ -176,7 +183,8 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
     };
     let digest = Digest::of_hash(blake3::hash(&component.bytes));
     let requests = component.surface.manifest.requests();
-    let locked = Locked::new(Some(digest), Some(component.bytes.len() as u64), requests);
+    let locked = Locked::new(Some(digest), Some(component.bytes.len() as u64), requests)
+        .with_version(component.surface.manifest.version.clone());
     Ok(Added { name, key: "path", value, locked, component })
 }
 
@@ -204,12 +212,12 @@ fn check_name(config: &Config, name: &str) -> Result<(), Failure> {
     Err(Diagnostic::error("plugin-exists", message).help(help).into())
 }
 
-fn report(added: &Added, offers: Option<&Offers>, file: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
+fn report(added: &Added, offers: &Result<Offers, Failure>, file: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     let manifest = &added.component.surface.manifest;
     if terminal.json {
         terminal.json(&json!({
             "plugin": added.name, "file": file, added.key: added.value, "locked": added.locked, "manifest": manifest,
-            "left-out": offers.map(|offers| &offers.left_out),
+            "left-out": offers.as_ref().ok().map(|offers| &offers.left_out),
         }))?;
         return Ok(Exit::Done);
     }
@@ -223,8 +231,9 @@ fn report(added: &Added, offers: Option<&Offers>, file: &Path, terminal: &Termin
         (None, Some(_)) => terminal.note("it has no signature: whoever can write to the registry can change it"),
         (None, None) => {}
     }
-    if let Some(offers) = offers {
-        typed(offers, &added.name, terminal)?;
+    match offers {
+        Ok(offers) => listed(offers, added, terminal)?,
+        Err(failure) => terminal.note(&change::does_not_load(failure)),
     }
     let requests = [
         ("tool", &manifest.tools),
@@ -236,20 +245,28 @@ fn report(added: &Added, offers: Option<&Offers>, file: &Path, terminal: &Termin
         terminal
             .line(&opcell::report::printable(&format!("it asks for {kind} {}: {}", request.name, request.reason)))?;
     }
-    if requests.iter().any(|(_, list)| !list.is_empty()) {
+    if let Some(prompt) = &manifest.prompt {
+        let text = format!("it asks to add a text to prompts, {} bytes: {}", prompt.text.len(), prompt.text);
+        terminal.line(&opcell::report::printable(&text))?;
+    }
+    if manifest.prompt.is_some() || requests.iter().any(|(_, list)| !list.is_empty()) {
         terminal.note(&format!("none of it is granted yet; see `opcell plugin explain {}`", added.name));
     }
     Ok(Exit::Done)
 }
 
-/// The operations of a component that was not written for Opcell.
-fn typed(offers: &Offers, name: &str, terminal: &Terminal) -> std::io::Result<()> {
-    for operation in &offers.operations {
-        terminal.line(&opcell::report::printable(&format!("operation {operation}")))?;
+/// Operations and judges, whose summaries models read.
+fn listed(offers: &Offers, added: &Added, terminal: &Terminal) -> std::io::Result<()> {
+    for line in &offers.lines {
+        terminal.line(&opcell::report::printable(&one_line(line, SHOWN_OFFER_BYTES)))?;
     }
     for function in &offers.left_out {
         terminal.line(&opcell::report::printable(&format!("not an operation: {function}")))?;
     }
+    if !added.component.is_typed() {
+        return Ok(());
+    }
+    let name = &added.name;
     terminal.note(&format!(
         "no call of them is repeated after a crash (effects `once`); if repeating one is harmless, say so in \
          [plugins.{name}.effects]"

@@ -24,7 +24,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The plugin's folder, or a core module or a source plugin to make a component of; this folder if omitted.
+    /// The plugin's folder, or a core module or a source plugin to turn into a component; this folder if omitted.
     path: Option<PathBuf>,
     /// Build for size and speed; the default.
     #[arg(long, conflicts_with = "debug")]

@@ -1,9 +1,8 @@
 //! `opcell plugin diff`: what an upgrade requests in addition.
 
-use super::{Component, Exit, Failure, Global, Terminal, update};
+use super::{Component, Exit, Failure, Global, Terminal, change::Compared, update};
 use clap::Args;
-use opcell::differences::{Difference, differences};
-use opcell_sandbox::inspect::Surface;
+use opcell::differences::Difference;
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -20,17 +19,19 @@ pub async fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Resu
     let new = Component::find(global, new)?;
     if update::differs_from_lock(global, &args.old)? {
         // What lies at its path is not what is in use.
-        return update::diff_new_with_lock(global, &args.old, &new, terminal);
+        return update::diff_new_with_lock(global, &args.old, new, terminal).await;
     }
     let old = Component::find(global, &args.old)?;
-    let differences = differences(&old.surface, &new.surface);
-    let more = differences.iter().any(Difference::wants_more);
+    // Typed operations have the plugin's name in their IDs.
+    let name = old.name();
+    let compared = Compared::new(&old.with_name(&name), &new.with_name(&name)).await?;
+    let more = compared.differences.iter().any(Difference::wants_more);
     if terminal.json {
-        terminal.json(&json!({"asks_for_more": more, "differences": differences}))?;
+        terminal.json(&json!({"asks_for_more": more, "differences": compared.differences, "notes": compared.notes}))?;
         return Ok(Exit::Done);
     }
-    for difference in &differences {
-        terminal.line(&opcell::report::printable(&difference.to_string()))?;
+    for line in compared.lines(true) {
+        terminal.line(&opcell::report::printable(line.trim()))?;
     }
     terminal.line(if more {
         "the new version requests more; an upgrade grants nothing of it"
@@ -38,13 +39,4 @@ pub async fn diff(global: &Global, args: &DiffArgs, terminal: &Terminal) -> Resu
         "the new version requests nothing more"
     })?;
     Ok(Exit::Done)
-}
-
-/// Returns the differences of two versions beside their requests, a line each.
-pub(super) fn of_surfaces(old: &Surface, new: &Surface) -> Vec<String> {
-    differences(old, new)
-        .iter()
-        .filter(|found| !found.wants_more())
-        .map(|found| format!("  {}", found.to_string().trim()))
-        .collect()
 }

@@ -5,12 +5,14 @@ use crate::cli::{missing::no_project, trust::command_needed};
 use clap::{Args, ValueEnum};
 use opcell::{
     config::{
-        Config,
+        Config, PluginConfig,
         edit::{self, NewCredential, NewGrant},
         lock,
     },
+    http::OriginPattern,
     places::Places,
     report::Rejected,
+    services::HTTP_FETCH as FETCH,
 };
 use opcell_ir::Diagnostic;
 use opcell_types::files::Readers;
@@ -166,9 +168,9 @@ impl GrantArgs {
 }
 
 pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Written { file, changed, unused } = write(global, args)?;
+    let Written { file, changed, unused, missing } = write(global, args)?;
     if terminal.json {
-        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed}))?;
+        terminal.json(&json!({"file": file, "plugin": args.plugin, "changed": changed, "missing": missing}))?;
     } else {
         let what = if changed { "granted in" } else { "nothing to change: already granted in" };
         terminal.line(&format!("{what} {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
@@ -176,6 +178,9 @@ pub fn grant(global: &Global, args: &GrantArgs, terminal: &Terminal) -> Result<E
     // What was granted may reach outside of the project's folder, which needs consent before it applies.
     if let Some(command) = command_needed(global)? {
         terminal.note(&format!("it applies once the project has your consent: {command}"));
+    }
+    for missing in missing {
+        terminal.note(&missing);
     }
     for unused in unused {
         terminal.note(&format!("note: plugin `{}` does not request {unused}; the grant has no effect", args.plugin));
@@ -190,6 +195,8 @@ struct Written {
     changed: bool,
     /// Grants that the plugin does not ask for.
     unused: Vec<String>,
+    /// What the grant needs in addition, a sentence each.
+    missing: Vec<String>,
 }
 
 fn write(global: &Global, args: &GrantArgs) -> Result<Written, Failure> {
@@ -219,5 +226,28 @@ fn write(global: &Global, args: &GrantArgs) -> Result<Written, Failure> {
         let policy = policy(plugin, component);
         unused.extend(policy.unused_grants().into_iter().map(|(kind, name)| format!("{} `{name}`", kind.word())));
     }
-    Ok(Written { file: file.clone(), changed, unused })
+    let missing = granted.plugins.get(&args.plugin).map(|plugin| still_missing(args, plugin));
+    Ok(Written { file: file.clone(), changed, unused, missing: missing.unwrap_or_default() })
+}
+
+/// Returns what a grant about `http.fetch` needs in addition to have an effect.
+fn still_missing(args: &GrantArgs, plugin: &PluginConfig) -> Vec<String> {
+    let grant = format!("opcell plugin grant {}", args.plugin);
+    match args.kind {
+        Kind::Tool if args.what == FETCH && plugin.grants.http.is_empty() => {
+            vec![format!("`{FETCH}` reaches no host yet; to allow one: {grant} http URL")]
+        }
+        Kind::Http if !args.private => {
+            let origin = args.what.parse::<OriginPattern>().ok().filter(OriginPattern::is_private);
+            let methods: String = args.method.iter().map(|method| format!(" --method {method}")).collect();
+            let missing = |origin: OriginPattern| {
+                format!(
+                    "`{origin}` is this machine or a private network, which a rule allows only with `--private`: {grant} \
+                     http {origin}{methods} --private"
+                )
+            };
+            origin.map(missing).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
 }

@@ -58,6 +58,7 @@ pub(super) async fn fetch(reference: &Reference, expected: &Expected<'_>) -> Res
     let component = Component::from_bytes(Path::new(&source), pulled.stored.component.clone(), expected.exports)?;
     let (digest, bytes) = (pulled.digests.blake3.clone(), component.bytes.len() as u64);
     let locked = Locked::new(Some(digest), Some(bytes), component.surface.manifest.requests());
+    let locked = locked.with_version(component.surface.manifest.version.clone());
     let locked = locked.fetched(source, pulled.manifest.clone(), publisher);
     Ok(Fetched { pulled, component, locked })
 }

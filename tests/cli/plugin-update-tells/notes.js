@@ -1,0 +1,9 @@
+/**
+ * Lists the notes.
+ *
+ * @returns {string[]}
+ * @effects pure
+ */
+export function list() {
+  return [];
+}
