@@ -63,7 +63,7 @@ fn said(literal: &str) -> String {
     joined.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What the command line says for the follow-ups that texts put in by these names.
+/// The command line's words for the follow-ups that texts put in by these names.
 const FOLLOW_UPS: &[(&str, &str)] = &[
     ("{show_run}", "`opcell runs show …`"),
     ("{list_runs}", "`opcell runs list`"),

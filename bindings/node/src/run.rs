@@ -170,6 +170,7 @@ impl NativeRun {
     }
 
     /// Answers an open question with yes.
+    #[allow(clippy::too_many_arguments, reason = "JavaScript passes the fields of its options")]
     #[napi]
     pub fn approve(
         &self,

@@ -248,7 +248,7 @@ pub fn is_older(version: &str, than: &str) -> bool {
     parse(version).zip(parse(than)).is_some_and(|(version, than)| version.cmp_precedence(&than) == Ordering::Less)
 }
 
-/// What an operation or a judge offers to its callers.
+/// The interface of an operation or a judge, as its callers see it.
 struct Offered<'a> {
     summary: &'a str,
     arguments: &'a Value,

@@ -7,10 +7,14 @@
 use crate::http::{FetchLimits, HttpClient, HttpRule, Method};
 use opcell_types::{
     TouchLog, Value,
+    files::read_text_bounded,
     text::{one_line, printable},
 };
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path},
+};
 
 /// Bytes of a document.
 pub const MAX_DOCUMENT_BYTES: usize = 256 << 10;
@@ -24,7 +28,11 @@ const VALUE_BYTES: usize = 4 << 10;
 /// Bytes of a text for people.
 const SHOWN_BYTES: usize = 300;
 
-/// The folder of a server, in its own folder, that its package manager writes to.
+/// The program that starts packages of npm for others. It changes the times of its files by their paths, which no
+/// confined program can: here a package is installed once, and started by itself.
+const NPX: &str = "npx";
+
+/// The folder of a server, in its own folder, that it writes to, as its package manager does.
 pub const CACHE: &str = ".cache";
 
 /// A server as its publisher describes it.
@@ -47,6 +55,9 @@ pub struct Published {
 pub enum Launch {
     /// A program of this machine.
     Program {
+        /// The package that is installed in the folder of the server when it is added, as `NAME@VERSION`: its program
+        /// then comes after the first word of the command. Without one, the command fetches the package itself.
+        install: Option<String>,
         /// The program and its arguments, for the folder of the server.
         command: Vec<String>,
         /// The package with its version, such as `npm weather@1.2.3`.
@@ -304,7 +315,7 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
         return Err(format!("it speaks `{kind}`; a program that Opcell starts speaks `stdio`"));
     }
     let (runner, hosts) = match package.registry_type.as_str() {
-        "npm" => ("npx", ["https://registry.npmjs.org", "https://registry.npmjs.org/"]),
+        "npm" => (NPX, ["https://registry.npmjs.org", "https://registry.npmjs.org/"]),
         "pypi" => ("uvx", ["https://pypi.org", "https://pypi.org/"]),
         other => {
             let other = one_line(other, SHOWN_BYTES);
@@ -321,7 +332,7 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
         return Err(format!("it names the digest of its file, which `{runner}` does not check"));
     }
     let identifier = &package.identifier;
-    if !is_package(identifier, runner == "npx") {
+    if !is_package(identifier, runner == NPX) {
         return Err("this is not the name of a package".to_owned());
     }
     let version = package.version.as_deref().unwrap_or("latest");
@@ -329,20 +340,53 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
         let version = one_line(version, SHOWN_BYTES);
         return Err(format!("its version `{version}` is not an exact one, so that another one could start tomorrow"));
     }
-    let mut command: Vec<String> = match runner {
-        "npx" => ["npx", "--yes", "--cache", CACHE].map(str::to_owned).into(),
-        _ => ["uvx", "--cache-dir", CACHE].map(str::to_owned).into(),
+    let exact = format!("{identifier}@{version}");
+    let mut command: Vec<String> = if runner == NPX {
+        if !package.runtime_arguments.is_empty() {
+            return Err(format!("it asks for arguments of `{NPX}`, which does not start it here"));
+        }
+        vec!["node".to_owned()]
+    } else {
+        let mut command: Vec<String> = [runner, "--cache-dir", CACHE].map(str::to_owned).into();
+        for argument in &package.runtime_arguments {
+            command.extend(argument_of(argument, given)?);
+        }
+        command.push(exact.clone());
+        command
     };
-    for argument in &package.runtime_arguments {
-        command.extend(argument_of(argument, given)?);
-    }
-    command.push(format!("{identifier}@{version}"));
+    let install = (runner == NPX).then_some(exact);
     for argument in &package.package_arguments {
         command.extend(argument_of(argument, given)?);
     }
     let variables: Result<Vec<Variable>, String> = package.environment_variables.iter().map(variable).collect();
     let package = format!("{} {identifier}@{version}", package.registry_type);
-    Ok(Launch::Program { command, package, variables: variables? })
+    Ok(Launch::Program { install, command, package, variables: variables? })
+}
+
+/// The file of an installed npm package that starts it, below the folder that it was installed in.
+///
+/// # Errors
+/// With a sentence about the package.
+pub fn program_of(folder: &Path, install: &str) -> Result<String, String> {
+    let name = install.rsplit_once('@').map_or(install, |(name, _)| name);
+    let package = format!("node_modules/{name}");
+    let text = read_text_bounded(&folder.join(&package).join("package.json"), MAX_DOCUMENT_BYTES as u64);
+    let text = text.map_err(|error| format!("the package `{name}` cannot be read: {error}"))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("the package `{name}` cannot be read: {error}"))?;
+    let short = name.rsplit('/').next().unwrap_or(name);
+    let bin = match json.get("bin") {
+        Some(serde_json::Value::String(file)) => Some(file.as_str()),
+        Some(serde_json::Value::Object(files)) => {
+            let only = files.values().next().filter(|_| files.len() == 1);
+            files.get(short).or(only).and_then(serde_json::Value::as_str)
+        }
+        _ => None,
+    };
+    let file = bin.ok_or_else(|| format!("the package `{name}` names no program, or several"))?;
+    let file = plain(file.trim_start_matches("./").to_owned(), "bin")?;
+    let is_below = Path::new(&file).components().all(|part| matches!(part, Component::Normal(_)));
+    if is_below { Ok(format!("{package}/{file}")) } else { Err(format!("the program of `{name}` is outside of it")) }
 }
 
 /// Returns `true` for a name that no package manager takes for an option, a path or an address.
@@ -538,25 +582,13 @@ mod tests {
         }));
         let entry =
             json!({"server": serde_json::from_str::<Json>(&document(package)).unwrap(), "_meta": {}}).to_string();
-        let Launch::Program { command, package, variables } =
+        let Launch::Program { install, command, package, variables } =
             launch(&entry, &[("place", "Rome; rm -rf /"), ("units", "imperial")]).unwrap()
         else {
             unreachable!()
         };
-        assert_eq!(
-            command,
-            [
-                "npx",
-                "--yes",
-                "--cache",
-                ".cache",
-                "@user/weather@1.0.2",
-                "--units=imperial",
-                "Rome; rm -rf /",
-                "--in=/tmp/x{y}"
-            ]
-        );
-        assert_eq!(package, "npm @user/weather@1.0.2");
+        assert_eq!(command, ["node", "--units=imperial", "Rome; rm -rf /", "--in=/tmp/x{y}"]);
+        assert_eq!((install.as_deref(), package.as_str()), (Some("@user/weather@1.0.2"), "npm @user/weather@1.0.2"));
         let [key] = variables.as_slice() else { unreachable!() };
         assert_eq!((key.name.as_str(), key.required, key.secret), ("KEY", true, true));
         assert!(!key.description.contains('\u{1b}'));

@@ -24,7 +24,7 @@ fn project(root: &Path) -> Config {
     }
     fs::write(root.join("text.wasm"), "not a component").unwrap();
     fs::write(root.join("opcell.toml"), PROJECT).unwrap();
-    Config::load(&root.join("opcell.toml")).unwrap()
+    Config::load(root.join("opcell.toml")).unwrap()
 }
 
 #[test]

@@ -10,6 +10,9 @@ use std::cell::Cell;
 /// Jaro-Winkler similarity from which on a candidate is worth suggesting.
 const NEAR: f64 = 0.8;
 
+/// Bytes of a word from which on a slip of one letter is more than chance.
+const MIN_SLIP_BYTES: usize = 3;
+
 /// Candidates that one word is compared with.
 pub const MAX_CANDIDATES: usize = 2_000;
 
@@ -59,7 +62,7 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         .take(most)
         .inspect(|_| looked += 1)
         .filter(|candidate| candidate.len() <= MAX_WORD_BYTES)
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
+        .map(|candidate| (nearness(word, candidate), candidate))
         .filter(|(score, _)| *score > NEAR)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate);
@@ -67,6 +70,13 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
         LEFT.set(Some(left.saturating_sub(looked)));
     }
     best
+}
+
+/// Returns the similarity of two words. A slip of one letter is nearest: of short words, the similarity says little.
+fn nearness(word: &str, candidate: &str) -> f64 {
+    let similarity = strsim::jaro_winkler(word, candidate);
+    let is_short = word.len().min(candidate.len()) < MIN_SLIP_BYTES;
+    if is_short || strsim::osa_distance(word, candidate) > 1 { similarity } else { 1.0 + similarity }
 }
 
 /// The end of a message about a misspelt word: `` ; did you mean `x`? ``, or nothing.
@@ -112,6 +122,9 @@ mod tests {
         assert_eq!(did_you_mean("wall-tme", ["memory", "wall-time"]), Some("wall-time"));
         assert_eq!(did_you_mean("http.fecth", ["http.fetch"]), Some("http.fetch"));
         assert_eq!(did_you_mean("zebra", ["memory", "wall-time"]), None);
+        assert_eq!(did_you_mean("dta", ["data", "summary", "details"]), Some("data"));
+        assert_eq!(did_you_mean("aks", ["fail", "ask"]), Some("ask"));
+        assert_eq!(did_you_mean("ab", ["ax", "b"]), None);
         assert_eq!(hint("memroy", ["memory"]), "; did you mean `memory`?");
         assert_eq!(hint("zebra", ["memory"]), "");
     }

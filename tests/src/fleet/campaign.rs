@@ -193,7 +193,7 @@ async fn fight(
     if fs::hard_link(&program, &opcell).is_err() {
         fs::copy(&program, &opcell)?;
     }
-    let config = Config::load(&folder.join("opcell.toml")).map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
+    let config = Config::load(folder.join("opcell.toml")).map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
     let trust = Requests::of(&config).digest().to_owned();
     let journal = format!("{}&schema=fleet&lease={LEASE}&connections=6", server.url());
     let through = journal.replace(&format!("127.0.0.1:{}/", server.port()), "ADDRESS/");

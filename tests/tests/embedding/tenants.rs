@@ -138,7 +138,7 @@ async fn provider() -> std::net::SocketAddr {
                 // The body of the request is JSON, and ends with its last brace.
                 while !request.ends_with(b"}") {
                     let Ok(read @ 1..) = stream.read(&mut buffer).await else { return };
-                    request.extend_from_slice(&buffer[..read]);
+                    request.extend_from_slice(buffer.get(..read).unwrap());
                 }
                 let request = String::from_utf8_lossy(&request).into_owned();
                 let header = |name: &str| {
@@ -170,7 +170,7 @@ async fn sessions_of_a_tenant_send_its_own_key_and_no_secret_of_the_project() {
     );
     let project = folder.path().join("opcell.toml");
     std::fs::write(&project, text).unwrap();
-    let host = builder().config(Config::load(&project).unwrap()).build().await.unwrap();
+    let host = builder().config(Config::load(project).unwrap()).build().await.unwrap();
     let acme = Tenant::new("acme").model_key("local", "acme-key\n");
     assert!(!format!("{acme:?}").contains("acme-key"));
     host.set_tenant(acme).await.unwrap();

@@ -58,7 +58,7 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
     }
     if args.files.is_empty() && of_project.is_empty() && others.is_empty() {
         let message =
-            "there is nothing to check: no file is named, and here is no project with workflows, skills or plugins";
+            "there is nothing to check: no file is named, and no project with workflows, skills or plugins is here";
         return Err(Diagnostic::error("nothing-to-check", message).help("name a document, or a folder of them").into());
     }
     let mut files = document::expand(if args.files.is_empty() { &of_project } else { &args.files });

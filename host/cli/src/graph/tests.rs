@@ -167,9 +167,11 @@ fn a_loop_leaves_the_step_to_which_it_comes_back() {
         let found = pattern.captures_iter(&svg);
         found.map(|of| of.iter().skip(1).map(|number| number.unwrap().as_str().parse().unwrap()).collect()).collect()
     };
-    let steps = numbers(r#"<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" rx="0" fill="[^n]"#);
+    let steps = numbers(
+        r#"<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" rx="0" class="box \w+" fill="[^n]"#,
+    );
     // It has one curve, and both of its ends have one x.
-    let curves = numbers(r#"<path d="M ([\d.-]+) ([\d.-]+) C [^,]+, [^,]+, ([\d.-]+) ([\d.-]+)" "#);
+    let curves = numbers(r#"<path class="\w+" d="M ([\d.-]+) ([\d.-]+) C [^,]+, [^,]+, ([\d.-]+) ([\d.-]+)" "#);
     let loops: Vec<&Vec<f64>> = curves.iter().filter(|at| (at[0] - at[2]).abs() < 0.1 && at[1] < at[3]).collect();
     let loops: Vec<&&Vec<f64>> = loops.iter().filter(|at| at[3] - at[1] < 20.0).collect();
     assert_eq!(loops.len(), 1, "{svg}");

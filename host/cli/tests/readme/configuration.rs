@@ -28,7 +28,7 @@ const NOT_RUN: [(&str, &str, usize); 34] = [
     ("deploy.md", "ini", 1),
     ("deploy.md", "sh", 2),
     ("distributing.md", "sh", 5),
-    ("distributing.md", "text", 1),
+    ("distributing.md", "text", 2),
     ("embedding.md", "rust,ignore", 15),
     ("events.md", "sh", 1),
     ("first-plugin.md", "sh", 2),

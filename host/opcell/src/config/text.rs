@@ -188,7 +188,7 @@ pub enum ToolText {
     /// `"namespace/name"`.
     Operation(String),
     /// `{ host = … }` or `{ mcp = …, tool = … }`.
-    Table(ToolTable),
+    Table(Box<ToolTable>),
 }
 
 /// The table of a tool.
@@ -233,7 +233,7 @@ impl<'de> Visitor<'de> for ToolVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ToolText, A::Error> {
-        ToolTable::deserialize(MapAccessDeserializer::new(map)).map(ToolText::Table)
+        ToolTable::deserialize(MapAccessDeserializer::new(map)).map(|table| ToolText::Table(Box::new(table)))
     }
 }
 
@@ -580,10 +580,12 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
             .message()
             .trim()
             .replace("unknown field", "unknown key")
+            .replace("unknown variant", "unknown value")
             .replace("a sequence", "a list")
             .replace("a map", "a table");
-        let unknown = message.starts_with("unknown key") || message.starts_with("unknown variant");
-        let code = if unknown { "unknown-key" } else { "project-file-invalid" };
+        let is_key = message.starts_with("unknown key");
+        let unknown = is_key || message.starts_with("unknown value");
+        let code = if is_key { "unknown-key" } else { "project-file-invalid" };
         let mut diagnostic =
             Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));
         if unknown && let Some(meant) = meant(&message) {

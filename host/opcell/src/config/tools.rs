@@ -100,7 +100,7 @@ impl Checker<'_> {
             let span = span_of(&text);
             let target = match text.into_inner() {
                 ToolText::Operation(operation) => Some(ToolTarget::Operation(operation)),
-                ToolText::Table(table) => self.tool(name.get_ref(), table, span, servers),
+                ToolText::Table(table) => self.tool(name.get_ref(), *table, span, servers),
             };
             if let Some(target) = target {
                 targets.insert(name.into_inner(), target);
@@ -220,7 +220,8 @@ impl Checker<'_> {
     ) -> IndexMap<String, ApprovalRules> {
         let mut approvals = IndexMap::new();
         for (name, text) in tools {
-            let ToolText::Table(ToolTable { approve: Some(approve), .. }) = text.get_ref() else { continue };
+            let ToolText::Table(table) = text.get_ref() else { continue };
+            let Some(approve) = &table.approve else { continue };
             let rules = self.approval(Some(approve), &format!("[tools.{}]", name.get_ref()));
             approvals.insert(name.get_ref().clone(), rules);
         }

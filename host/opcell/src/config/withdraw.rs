@@ -57,7 +57,7 @@ mod tests {
     use opcell_sandbox::grants::{FilesGrant, Grants, StoreGrant};
 
     fn config() -> Config {
-        let mut config = Config::empty("/".into());
+        let mut config = Config::empty("/");
         let files = [("a".to_owned(), FilesGrant::read("/a")), ("b".to_owned(), FilesGrant::read("/b"))].into();
         let capabilities = Grants { files, tools: ["http.fetch".to_owned()].into(), ..Grants::default() };
         let plugin = PluginConfig {

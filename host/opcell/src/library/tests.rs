@@ -26,7 +26,7 @@ async fn a_workflow_of_the_project_takes_the_place_of_one_of_the_user() {
         (project.path().join(".opcell/workflows"), "project"),
     ] {
         says(&folder, "all.edn", what);
-        let mut config = Config::empty(project.path().into());
+        let mut config = Config::empty(project.path());
         config.default_workflows = folders_of_user(home.path());
         config.workflows = folders_of_project(project.path());
         let host = Host::builder().config(config).build().await.unwrap();

@@ -57,7 +57,7 @@
   });
   addEventListener("popstate", () => refresh());
   const soon = () => { due = due || setTimeout(refresh, 400); };
-  const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "calls-asked", "input-asked", "input-answered", "run-finished"];
+  const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "calls-asked", "input-asked", "input-answered", "inner-requested", "inner-replied", "run-finished"];
   // What a page says of its news may change: a long run is read, goes on, and ends.
   const follow = ({ live, every }) => {
     if (live && !source && window.EventSource) {

@@ -98,8 +98,10 @@ fn is_block(block: &Value) -> bool {
 
 fn not_shown(block: &Value, data: &str, why: &str) -> Value {
     let bytes = i64::try_from(data.len() / 4 * 3).unwrap_or(i64::MAX);
-    let kind = block.get("mimeType").and_then(Value::as_str).map(|kind| Value::from(one_line(kind, 100)));
-    let known = kind.map(|kind| ("mimeType", kind));
+    let known = [("mimeType", 100), ("uri", 500)].into_iter().filter_map(|(key, most)| {
+        let text = block.get(key).and_then(Value::as_str)?;
+        Some((key, Value::from(one_line(text, most))))
+    });
     let told =
         [("type", Value::from("image")), ("bytes", Value::from(bytes)), ("omitted", Value::from(printable(why, 200)))];
     Value::object(told.into_iter().chain(known))

@@ -205,6 +205,10 @@ async fn answer_calls(
             Diagnostic::error("invalid-answer", "`--grant` answers what a plugin was denied, and not a call").into()
         );
     }
+    if args.why.is_some() && !args.refuse {
+        let message = "the approval of a call has no reason: `--why` goes with `--refuse`, and the model is told it";
+        return Err(Diagnostic::error("invalid-answer", message).into());
+    }
     let arguments = args.arguments.as_deref().map(input::value).transpose()?;
     if arguments.is_some() && meant.len() > 1 {
         return Err(Diagnostic::error("invalid-answer", "`--arguments` are for one call").into());

@@ -11,24 +11,31 @@ use opcell::{
     confinement,
     consent::{Reach, Request},
     places::Places,
-    published::{CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, Published, Variable},
+    published::{CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, Published, Variable, program_of},
     report::printable,
 };
 use opcell_ir::Diagnostic;
 use opcell_types::{
     Digest,
-    files::{Readers, read_text_bounded},
+    files::{Folder, Readers, read_text_bounded},
     text::one_line,
 };
 use serde_json::json;
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
 };
+use tokio::time::timeout;
 
 /// The registry that names are looked up in.
 const REGISTRY: &str = "https://registry.modelcontextprotocol.io";
+
+/// The arguments with which npm installs a package, and the time that it may take.
+const INSTALL: [&str; 8] =
+    ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--prefix", ".", "--"];
+const INSTALL_TIME: Duration = Duration::from_secs(300);
 
 /// The file of a server's folder that holds what its publisher said.
 const DOCUMENT: &str = "server.json";
@@ -86,7 +93,7 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
     let file = config.file.clone().unwrap_or_else(|| config.root.join(FILE_NAME));
     let before = global.consented(&config)?;
     let document = document(args).await?;
-    let plan = plan(args, &document)?;
+    let mut plan = plan(args, &document)?;
     if config.servers.contains_key(&plan.name) {
         let message = format!("the project has an MCP server `{}` already", plan.name);
         return Err(Diagnostic::error("server-exists", message).help("choose another name with `--name`").into());
@@ -109,6 +116,13 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
         terminal.note("nothing was changed");
         return Ok(Exit::Done);
     }
+    if let Launch::Program { install, .. } = &plan.launch {
+        let folder = config.root.join(folder(&plan.name));
+        prepare(&folder, &document)?;
+        if let Some(package) = install {
+            plan.server.command.insert(1, installed(&folder, package).await?);
+        }
+    }
     // The user may have written in the file since.
     let text = match read_text_bounded(&file, MAX_BYTES) {
         Ok(text) => text,
@@ -117,10 +131,6 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
     };
     let text = edit::add_server(&text, &plan.name, &plan.server)
         .map_err(|error| Diagnostic::error("project-file-invalid", format!("{}: {error}", file.display())))?;
-    if matches!(plan.launch, Launch::Program { .. }) {
-        let folder = config.root.join(folder(&plan.name));
-        prepare(&folder, &document)?;
-    }
     // What would be written must mean something before anything is written.
     let mut new = Config::parse(&file.display().to_string(), text.clone(), &config.root)?;
     let target = file.canonicalize().unwrap_or_else(|_| file.clone());
@@ -200,6 +210,11 @@ fn plan(args: &AddArgs, document: &str) -> Result<Plan, Failure> {
     if let Some(unused) = given.unused().first() {
         return Err(wrong(format!("the server asks for no value `{}`", printable(unused))));
     }
+    if matches!(launch, Launch::Program { install: None, .. }) && args.no_confine.is_none() {
+        let message = format!("{} is started by `uvx`, which Opcell does not confine", published.name);
+        let help = "give the reason why it may run unconfined with `--no-confine REASON`";
+        return Err(Diagnostic::error("invalid-server", message).help(help).into());
+    }
     let (server, unconfined) = settings(args, &name, &launch);
     Ok(Plan { name, published, launch, server, unconfined })
 }
@@ -234,10 +249,31 @@ fn settings(args: &AddArgs, name: &str, launch: &Launch) -> (NewServer, Option<S
 
 /// The folder of a server: what its publisher said, and a place for its package manager that a checkout has as well.
 fn prepare(folder: &Path, document: &str) -> std::io::Result<()> {
-    let cache = folder.join(CACHE);
-    fs::create_dir_all(&cache)?;
-    fs::write(cache.join(".gitignore"), "*\n!.gitignore\n")?;
-    fs::write(folder.join(DOCUMENT), document)
+    let folder = Folder::open_or_make(folder, Readers::Shared)?;
+    let cache = folder.make_below(Path::new(CACHE), Readers::Shared)?;
+    cache.replace(".gitignore", b"*\n!.gitignore\n", Readers::Shared)?;
+    folder.replace(".gitignore", b"node_modules\n", Readers::Shared)?;
+    folder.replace(DOCUMENT, document.as_bytes(), Readers::Shared)
+}
+
+/// Installs a package of npm in the folder of its server, and returns the file that starts it. Nothing of the package
+/// runs: its scripts are left out.
+async fn installed(folder: &Path, package: &str) -> Result<String, Failure> {
+    let failed = |why: &str| {
+        let why = one_line(why.trim(), 500);
+        Diagnostic::error("mcp-not-started", format!("`npm install {package}` failed: {why}"))
+    };
+    let mut command = tokio::process::Command::new("npm");
+    command.args(INSTALL).arg(package).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(INSTALL_TIME, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
+        Err(_) => return Err(failed(&format!("it did not end within {} s", INSTALL_TIME.as_secs())).into()),
+    };
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)).into());
+    }
+    program_of(folder, package).map_err(wrong)
 }
 
 /// Everything that a person decides by.
@@ -247,9 +283,13 @@ fn shown(plan: &Plan, document: &str) -> String {
     lines.extend(published.repository.as_ref().map(|url| format!("  source: {url}")));
     lines.push(format!("  description: {}", Digest::of_hash(blake3::hash(document.as_bytes()))));
     match launch {
-        Launch::Program { command, package, variables } => {
+        Launch::Program { install, command, package, variables } => {
+            lines.extend(install.as_ref().map(|package| format!("  installs: npm {} {package}", INSTALL.join(" "))));
             let words: Vec<String> = command.iter().map(|word| opcell::consent::shell(Path::new(word))).collect();
-            lines.push(format!("  starts: {}", words.join(" ")));
+            let program = if install.is_some() { " PROGRAM OF THE PACKAGE" } else { "" };
+            let (first, rest) = words.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+            let rest: String = rest.iter().map(|word| format!(" {word}")).collect();
+            lines.push(format!("  starts: {first}{program}{rest}"));
             lines.push(format!("  package: {package}, from its registry, in {}", folder(name).display()));
             lines.push(match unconfined {
                 None => {
