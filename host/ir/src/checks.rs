@@ -292,9 +292,7 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names<
                 // Only documents in EDN route by judges that are code.
                 let help = match ir.dialect.printing {
                     Printing::Edn => "give it to a step as its :judge {:type :invoke :operation …}",
-                    Printing::Javascript | Printing::Go => {
-                        "name an operation; `opcell op list` tells operations and judges apart"
-                    }
+                    Printing::Javascript | Printing::Go => "name an operation instead of a judge",
                 };
                 check.found.push(warning.help(help));
             }

@@ -457,7 +457,7 @@ fn resolved(input: &InputText, label: &str, given: &mut GivenValues) -> Result<O
             let about = input.description.as_deref().unwrap_or_default();
             let about = one_line(about, SHOWN_BYTES);
             let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
-            Err(format!("it needs a value for `{shown}`{about}; give it with `--set {shown}=VALUE`"))
+            Err(format!("it needs a value for `{shown}`{about}"))
         }
         value => Ok(value),
     }
