@@ -4,7 +4,8 @@
 use crate::Remedy;
 use std::{fmt, sync::OnceLock};
 
-/// Something that a person can do next. Displayed in the words of the surface, and without any in neutral ones.
+/// A next step for a person. Each surface displays it in its own way, such as a command; without a surface, a neutral
+/// phrase is displayed.
 ///
 /// ```
 /// use opcell_types::follow_up::FollowUp;
@@ -71,12 +72,12 @@ pub enum FollowUp {
     Allow(Box<Remedy>),
 }
 
-/// The words of the surface.
+/// The phrases of this program's surface.
 static WORDS: OnceLock<fn(&FollowUp) -> String> = OnceLock::new();
 
-/// Installs the words of the surface that this program is. The first ones count.
+/// Installs the phrases of this program's surface. Only the first call has an effect.
 pub fn install(words: fn(&FollowUp) -> String) {
-    // A second surface in one process speaks as the first.
+    // A process has one surface: a second one uses the phrases of the first.
     let _ = WORDS.set(words);
 }
 

@@ -44,8 +44,8 @@ struct Acted {
 }
 
 impl Acted {
-    /// As the words of a command line say, without the program; `None` for a command that only looks. Options and their
-    /// values, which may be secret, are left out.
+    /// Parses the arguments of the program; `None` for a command that changes nothing. Options and their values, which
+    /// may be secret, are left out.
     fn of(words: impl Iterator<Item = String>) -> Option<Self> {
         let mut command = super::Cli::command();
         let (mut path, mut subject) = (Vec::new(), String::new());

@@ -1,8 +1,8 @@
-//! The words of the command line for the follow-ups that the library names.
+//! The commands for the follow-ups that the library names.
 
 use opcell::{FollowUp, remedy};
 
-/// Lets the library speak of commands and options.
+/// Installs the commands in the library.
 pub fn install() {
     opcell::layers::types::follow_up::install(words);
 }

@@ -2,9 +2,8 @@
 
 //! Servers that never end, answer other requests, and list entries that cannot be used.
 
-use super::{Binary, CallOptions, McpServer, Server};
+use super::{Binary, CallOptions, McpServer, Server, tests::scripted};
 use opcell_types::{GivenInput, InputAnswer, Value};
-use std::time::Duration;
 
 /// A server of the current revision, with these branches of a shell's `case` over the line that it reads. `say` answers
 /// with the rest of a result.
@@ -23,19 +22,7 @@ done
 "#
     );
     std::fs::write(folder.path().join("server.sh"), script).unwrap();
-    let config = McpServer {
-        program: "sh".to_owned(),
-        arguments: vec!["server.sh".to_owned()],
-        directory: folder.path().to_owned(),
-        env: Vec::new(),
-        call_time: Duration::from_secs(20),
-        result_bytes: 1 << 20,
-        remote: None,
-        confine: false,
-        read: Vec::new(),
-        write: Vec::new(),
-        network: false,
-    };
+    let config = scripted(folder.path());
     (Server::new("test".to_owned(), config), folder)
 }
 

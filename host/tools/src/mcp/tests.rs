@@ -37,20 +37,25 @@ done
 "#
     );
     std::fs::write(folder.path().join("server.sh"), script).unwrap();
-    let config = config(McpServer {
+    let config = config(McpServer { result_bytes: 4096, ..scripted(folder.path()) });
+    (Server::new("test".to_owned(), config), folder)
+}
+
+/// The configuration of a server that is the script `server.sh` of a folder.
+pub(super) fn scripted(folder: &std::path::Path) -> McpServer {
+    McpServer {
         program: "sh".to_owned(),
         arguments: vec!["server.sh".to_owned()],
-        directory: folder.path().to_owned(),
+        directory: folder.to_owned(),
         env: Vec::new(),
         call_time: Duration::from_secs(20),
-        result_bytes: 4096,
+        result_bytes: 1 << 20,
         remote: None,
         confine: false,
         read: Vec::new(),
         write: Vec::new(),
         network: false,
-    });
-    (Server::new("test".to_owned(), config), folder)
+    }
 }
 
 fn server(results: &[&str], config: impl FnOnce(McpServer) -> McpServer) -> (Server, tempfile::TempDir) {

@@ -82,47 +82,26 @@ impl Checker<'_> {
         let grants = self.grants(name.get_ref(), text.grants);
         let ceiling = self.limits(text.ceiling);
         self.check_ceiling(name.get_ref(), &text.limits, &ceiling.or(project));
-        let limit_spans = limit_spans(&text.limits);
-        let limits = self.limits(text.limits);
-        let exports = self.exports(text.exports, text.effects);
-        let settings = self.settings(text.config);
+        let declared = PluginConfig {
+            grants,
+            limit_spans: limit_spans(&text.limits),
+            limits: self.limits(text.limits),
+            ceiling,
+            exports: self.exports(text.exports, text.effects),
+            settings: self.settings(text.config),
+            record_host_calls: text.record_host_calls,
+            on_denied: text.on_denied,
+            ..PluginConfig::new(name.get_ref(), "")
+        };
         if let Some(source) = &text.source {
-            let span = span_of(source);
+            let span = Some(span_of(source));
             let others = [("path", text.path.is_some()), ("dev", text.dev)];
             if let Some(builtin) = source.get_ref().strip_prefix(builtin::SCHEME) {
-                return Some(PluginConfig {
-                    span: Some(span),
-                    grants,
-                    limits,
-                    ceiling,
-                    limit_spans,
-                    settings,
-                    exports,
-                    record_host_calls: text.record_host_calls,
-                    on_denied: text.on_denied,
-                    ..self.builtin(name.get_ref(), builtin, span, others, text.unsigned)?
-                });
+                let found = self.builtin(name.get_ref(), builtin, span_of(source), others, text.unsigned)?;
+                return Some(PluginConfig { path: found.path, span, component: found.component, ..declared });
             }
             let origin = self.origin(name.get_ref(), source, others, text.unsigned)?;
-            let path = PathBuf::from(source.get_ref());
-            let name = name.get_ref().clone();
-            return Some(PluginConfig {
-                name,
-                path,
-                span: Some(span),
-                grants,
-                limits,
-                ceiling,
-                limit_spans,
-                settings,
-                dev: false,
-                exports,
-                record_host_calls: text.record_host_calls,
-                on_denied: text.on_denied,
-                component: None,
-                script: None,
-                origin: Some(origin),
-            });
+            return Some(PluginConfig { path: source.get_ref().into(), span, origin: Some(origin), ..declared });
         }
         if text.unsigned {
             let help = "remove it, or give the plugin a `source`".to_owned();
@@ -146,23 +125,7 @@ impl Checker<'_> {
                 return None;
             }
         };
-        Some(PluginConfig {
-            name: name.get_ref().clone(),
-            path,
-            span: Some(span),
-            grants,
-            limits,
-            ceiling,
-            limit_spans,
-            settings,
-            dev: text.dev,
-            exports,
-            record_host_calls: text.record_host_calls,
-            on_denied: text.on_denied,
-            component: None,
-            script: None,
-            origin: None,
-        })
+        Some(PluginConfig { path, span: Some(span), dev: text.dev, ..declared })
     }
 
     fn settings(&mut self, config: IndexMap<Spanned<String>, Spanned<SettingText>>) -> Settings {
@@ -226,7 +189,7 @@ impl Checker<'_> {
             self.error("invalid-source", span, message, Some(format!("expected {known}")));
             return None;
         };
-        Some(PluginConfig { name: plugin.to_owned(), ..found })
+        Some(found)
     }
 
     fn origin(

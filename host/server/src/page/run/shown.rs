@@ -432,7 +432,7 @@ impl Shown {
     }
 }
 
-/// The kind of a span in the words of people who read a timeline.
+/// The label of a span's kind on the timeline.
 pub(super) fn word(span: &Span) -> &'static str {
     match (span.kind, span.name.as_str()) {
         (SpanKind::Cell, _) => "operation",
