@@ -190,26 +190,37 @@ struct InputText {
 #[derive(Debug, Default)]
 pub struct GivenValues {
     given: BTreeMap<String, String>,
-    used: BTreeSet<String>,
+    asked: BTreeSet<String>,
+    missing: Vec<String>,
 }
 
 impl GivenValues {
     /// These values.
     #[must_use]
     pub fn new(given: BTreeMap<String, String>) -> Self {
-        Self { given, used: BTreeSet::new() }
+        Self { given, ..Self::default() }
     }
 
     fn take(&mut self, name: &str) -> Option<String> {
-        let found = self.given.get(name)?.clone();
-        self.used.insert(name.to_owned());
-        Some(found)
+        self.asked.insert(name.to_owned());
+        self.given.get(name).cloned()
     }
 
     /// The names of values that nothing asked for.
     #[must_use]
     pub fn unused(&self) -> Vec<&str> {
-        self.given.keys().filter(|name| !self.used.contains(*name)).map(String::as_str).collect()
+        self.given.keys().filter(|name| !self.asked.contains(*name)).map(String::as_str).collect()
+    }
+
+    /// The names of all values that were asked for.
+    pub fn asked(&self) -> impl Iterator<Item = &str> {
+        self.asked.iter().map(String::as_str)
+    }
+
+    /// The names of values that are required and have not been given, printable.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
     }
 }
 
@@ -457,7 +468,9 @@ fn resolved(input: &InputText, label: &str, given: &mut GivenValues) -> Result<O
             let about = input.description.as_deref().unwrap_or_default();
             let about = one_line(about, SHOWN_BYTES);
             let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
-            Err(format!("it needs a value for `{shown}`{about}"))
+            let problem = format!("it needs a value for `{shown}`{about}");
+            given.missing.push(shown);
+            Err(problem)
         }
         value => Ok(value),
     }
@@ -599,6 +612,16 @@ mod tests {
     }
 
     #[test]
+    fn values_that_are_missing_and_those_that_nothing_asks_for_are_named() {
+        let place = json!({"type": "positional", "valueHint": "place", "isRequired": true});
+        let entry = document(npm(json!({"packageArguments": [place]})));
+        let mut given = GivenValues::new(BTreeMap::from([("plcae".to_owned(), "Rome".to_owned())]));
+        Published::read(&entry).unwrap().launch(&mut given).unwrap_err();
+        assert_eq!((given.missing(), given.unused()), (["place".to_owned()].as_slice(), vec!["plcae"]));
+        assert_eq!(given.asked().collect::<Vec<_>>(), ["place"]);
+    }
+
+    #[test]
     fn a_document_that_would_not_start_as_it_says_is_refused_with_a_sentence() {
         let argument = |argument: Json| json!({"packageArguments": [argument]});
         for (more, sentence) in [
@@ -615,7 +638,10 @@ mod tests {
             (json!({"runtimeHint": "docker"}), "started with `docker`"),
             (json!({"fileSha256": "00"}), "does not check"),
             (json!({"transport": {"type": "sse"}}), "speaks `sse`"),
-            (argument(json!({"type": "positional", "valueHint": "place", "isRequired": true})), "`--set place=VALUE`"),
+            (
+                argument(json!({"type": "positional", "valueHint": "place", "isRequired": true})),
+                "needs a value for `place`",
+            ),
             (argument(json!({"type": "named", "name": "--key", "isSecret": true})), "is a secret"),
             (argument(json!({"type": "named", "name": "--u", "default": "x", "choices": ["y"]})), "is one of `y`"),
             (argument(json!({"type": "positional", "value": "a\u{202e}b"})), "cannot be printed"),

@@ -12,12 +12,14 @@ use opcell::{
     consent::{Reach, Request},
     places::Places,
     published::{CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, Published, Variable, program_of},
+    remedy::shell_word,
     report::printable,
 };
 use opcell_ir::Diagnostic;
 use opcell_types::{
     Digest,
     files::{Folder, Readers, read_text_bounded},
+    suggest::hint,
     text::one_line,
 };
 use serde_json::json;
@@ -204,11 +206,23 @@ fn plan(args: &AddArgs, document: &str) -> Result<Plan, Failure> {
         return Err(Diagnostic::error("invalid-server", message).help(help).into());
     }
     let mut given = GivenValues::new(args.set.iter().cloned().collect());
-    let launch = published
-        .launch(&mut given)
-        .map_err(|problems| wrong(format!("{} cannot be added:\n{}", published.name, problems.join("\n"))))?;
+    let launch = match published.launch(&mut given) {
+        Ok(launch) => launch,
+        Err(problems) => {
+            let message = format!("{} cannot be added:\n{}", published.name, problems.join("\n"));
+            let finding = Diagnostic::error("invalid-server", message);
+            let values: Vec<String> =
+                given.missing().iter().map(|name| format!("--set {}", shell_word(&format!("{name}=VALUE")))).collect();
+            return Err(match values.is_empty() {
+                true => finding,
+                false => finding.help(format!("give what it needs: `{}`", values.join(" "))),
+            }
+            .into());
+        }
+    };
     if let Some(unused) = given.unused().first() {
-        return Err(wrong(format!("the server asks for no value `{}`", printable(unused))));
+        let meant = hint(unused, given.asked());
+        return Err(wrong(format!("the server asks for no value `{}`{meant}", printable(unused))));
     }
     if matches!(launch, Launch::Program { install: None, .. }) && args.no_confine.is_none() {
         let message = format!("{} is started by `uvx`, which Opcell does not confine", published.name);
