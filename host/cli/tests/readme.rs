@@ -117,7 +117,8 @@ fn every_example_has_its_picture_in_the_gallery() {
         }
         let kept = fs::read_to_string(&picture).unwrap_or_default();
         let stale = "SNAPSHOTS=overwrite cargo test -p opcell-cli --test readme";
-        assert!(kept == drawn, "{} shows something else; `{stale}` draws it", picture.display());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(kept == drawn, "{} shows something else; `{stale}` draws it\n{said}\n{drawn}", picture.display());
         assert!(gallery.contains(&format!("](images/gallery/{name}.svg)")), "the gallery does not show `{name}`");
     }
 }
