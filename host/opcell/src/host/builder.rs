@@ -59,7 +59,7 @@ pub enum NewPermissions {
 ///
 /// By default there are no plugins, no grants, no workflows, no models; runs are kept in memory; 64 cells run at once,
 /// metered by ticks, in pools where address space allows; compiled components are kept in the user's cache directory;
-/// plugins are compiled where [`CompileMode::find`] says.
+/// plugins are compiled where [`CompileMode::find`](opcell_sandbox::CompileMode::find) says.
 ///
 /// The order of calls means nothing. [`HostBuilder::config`] takes a project, and everything else adds to it: plugins,
 /// tools, folders and models of one name twice are an error of [`HostBuilder::build`]
