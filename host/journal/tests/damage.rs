@@ -90,3 +90,20 @@ async fn a_run_whose_row_cannot_be_read_is_damaged() {
         assert_eq!(statuses.iter().filter(|status| *status == RunEntry::DAMAGED).count(), 1, "{row}: {statuses:?}");
     }
 }
+
+/// A process that ends in the middle of a checkpoint leaves a file that is shorter than its header says; the log has the
+/// rest.
+#[tokio::test]
+async fn the_identifier_is_read_from_a_file_whose_checkpoint_was_cut_short() {
+    let (directory, journal) = with_three_runs("records = 3").await;
+    let path = directory.path().join("runs.db");
+    drop(journal);
+    let identifier = SqliteJournal::identifier_in(&path);
+    assert!(identifier.is_some());
+    let cut = directory.path().join("cut.db");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&cut, &bytes[..4096]).unwrap();
+    assert_eq!(SqliteJournal::identifier_in(&cut), identifier);
+    std::fs::write(&cut, b"").unwrap();
+    assert_eq!(SqliteJournal::identifier_in(&cut), None);
+}

@@ -224,6 +224,9 @@ pub(super) fn identifier_in(path: &Path) -> Option<i32> {
     place.push_str("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let connection = Connection::open_with_flags(place, flags).ok()?;
+    // Otherwise a file whose checkpoint was cut short, which is shorter than its header says, cannot be read. The file
+    // is not opened by other means: closing it would drop the locks that this process has on it.
+    connection.pragma_update(None, "writable_schema", true).ok()?;
     identifier(&connection).ok().filter(|found| *found != 0)
 }
 
