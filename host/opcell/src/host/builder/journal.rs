@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 impl HostBuilder {
-    /// Keeps runs in this journal. The project must not name one ([`Config::journal`](crate::config::Config::journal) may be set to `None`).
+    /// Keeps runs in this journal. The project must not name one
+    /// ([`Config::journal`](crate::config::Config::journal) may be set to `None`).
     ///
     /// ```
     /// use opcell::{MemoryJournal, prelude::*};
