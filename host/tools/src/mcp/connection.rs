@@ -2,7 +2,8 @@
 //!
 //! A server is asked first what it speaks (`server/discover`, revision 2026-07-28). One that does not know that,
 //! answers something else or nothing gets the handshake of the revisions before; one that ends is started once more
-//! with the handshake alone.
+//! with the handshake alone. One that answers late, after it was sent the handshake, may refuse that: it is started once
+//! more, and given the whole time to say what it speaks.
 
 use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,
@@ -39,8 +40,9 @@ use tokio::time::timeout;
 const REASON_BYTES: usize = 700;
 
 /// The longest time for which `server/discover` may stay without an answer of a process, and its share of the time of a
-/// call. Programs that take no notice of what they do not know wait that long at each start.
-const PROBE: Duration = Duration::from_secs(1);
+/// call. Programs that take no notice of what they do not know wait that long at each start; programs that take longer
+/// to start, and speak the current revision alone, are started twice.
+const PROBE: Duration = Duration::from_secs(2);
 const PROBE_SHARE: u32 = 4;
 
 /// The age of a list of tools after which a server is asked again that says nothing of changes by itself, or whose list
@@ -52,6 +54,8 @@ const LISTING_AGE: Duration = Duration::from_secs(30);
 enum Opening {
     /// The current revision, then the handshake.
     Current,
+    /// The current revision, with the whole time for its answer.
+    CurrentLate,
     /// The handshake alone.
     Handshake,
 }
@@ -94,7 +98,7 @@ impl Connection {
             })?;
         }
         match Self::spawn(&name, &config, Opening::Current).await {
-            Err(NotStarted { ended: true, .. }) => Self::spawn(&name, &config, Opening::Handshake).await,
+            Err(NotStarted { again: Some(opening), .. }) => Self::spawn(&name, &config, opening).await,
             started => started,
         }
         .map_err(|not_started| not_started.failure)
@@ -129,20 +133,22 @@ impl Connection {
     async fn spawn(name: &str, config: &McpServer, opening: Opening) -> Result<Arc<Self>, NotStarted> {
         let not_started = |what: String| NotStarted {
             failure: failed("mcp-not-started", format!("MCP server `{name}` ({}): {what}", config.program), false),
-            ended: false,
+            again: None,
         };
         let (process, stdout, stdin) = Process::spawn(config).map_err(not_started)?;
         let longest = usize::try_from(config.result_bytes).unwrap_or(usize::MAX);
         let wire = Arc::new(Wire::of_messages());
         let lines = Lines::new(stdout, stdin, longest, wire.clone());
-        let probe = Some(PROBE.min(config.call_time / PROBE_SHARE));
+        let probe = (opening != Opening::CurrentLate).then_some(PROBE.min(config.call_time / PROBE_SHARE));
         match handshake(lines, &wire, config.call_time, opening, probe).await {
             Ok((service, changed)) => {
                 Ok(Arc::new(Self { service, wire, process: Some(process), changed, listing: Mutex::default() }))
             }
             Err(Handshake::Late(late)) => Err(not_started(format!("{late}{}", process.last_words()))),
             Err(Handshake::Failed(Some(why))) => {
-                Err(not_started(format!("{}{}", printable(&why, REASON_BYTES), process.last_words())))
+                let failed = not_started(format!("{}{}", printable(&why, REASON_BYTES), process.last_words()));
+                let again = (opening == Opening::Current && wire.speaks_current()).then_some(Opening::CurrentLate);
+                Err(NotStarted { again, ..failed })
             }
             Err(Handshake::Failed(None)) => {
                 let what = match process.ended().await {
@@ -150,7 +156,9 @@ impl Connection {
                     None => "the handshake failed; it closed its output and did not end".to_owned(),
                 };
                 let failed = not_started(format!("{what}{}{}", wire.last_unread(), process.last_words()));
-                Err(NotStarted { ended: opening == Opening::Current, ..failed })
+                // After what only the current revision knows.
+                let again = (opening == Opening::Current).then_some(Opening::Handshake);
+                Err(NotStarted { again, ..failed })
             }
         }
     }
@@ -294,8 +302,8 @@ type Service = (RunningService<RoleClient, Handler>, Arc<AtomicBool>);
 /// Why a process is no server.
 struct NotStarted {
     failure: Failure,
-    /// It ended without an answer, after what only the current revision knows.
-    ended: bool,
+    /// The opening with which it may start at a second try.
+    again: Option<Opening>,
 }
 
 async fn handshake<T>(
@@ -311,7 +319,7 @@ where
     let changed = Arc::new(AtomicBool::new(false));
     let handler = Handler { changed: changed.clone() };
     let lifecycle = match opening {
-        Opening::Current => {
+        Opening::Current | Opening::CurrentLate => {
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
         }
         Opening::Handshake => ClientLifecycleMode::Initialize,

@@ -48,6 +48,57 @@ async fn a_server_that_wants_the_same_call_again_forever_is_left_after_some_time
     assert_eq!(lines(&folder, "calls"), 9);
 }
 
+/// A program that takes its time to start, and then speaks the current revision alone, as the Python SDK's servers do
+/// once they were asked what they speak.
+#[tokio::test]
+async fn a_server_that_answers_discovery_late_and_refuses_the_handshake_is_started_once_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$id,$1}"; }
+echo x >>starts
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"method":"server/discover"'*)
+      # The first time, until the handshake was sent.
+      [ "$(wc -l <starts)" -gt 1 ] || sleep 4
+      say '"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0}' ;;
+    *'"method":"initialize"'*)
+      say '"error":{"code":-32022,"message":"the handshake is not accepted"}' ;;
+    *'"method":"tools/call"'*)
+      say '"result":{"resultType":"complete","content":[{"type":"text","text":"noon"}]}' ;;
+  esac
+done
+"#;
+    std::fs::write(folder.path().join("server.sh"), script).unwrap();
+    let server = Server::new("test".to_owned(), scripted(folder.path()));
+    let called = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap();
+    assert_eq!(called.value, Value::from("noon"));
+    assert_eq!(lines(&folder, "starts"), 2);
+}
+
+/// A program that knows no discovery, and refuses the handshake by the name of the revision that it speaks, is asked
+/// once more and left.
+#[tokio::test]
+async fn a_server_that_refuses_every_opening_is_started_twice_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo x >>starts
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"method":"server/discover"'*) error='"code":-32601,"message":"Method not found"' ;;
+    *) error='"code":-32022,"message":"not accepted","data":{"supported":["2026-07-28"]}' ;;
+  esac
+  echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{$error}}"
+done
+"#;
+    std::fs::write(folder.path().join("server.sh"), script).unwrap();
+    let server = Server::new("test".to_owned(), scripted(folder.path()));
+    let failure = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap_err();
+    assert_eq!(&*failure.reason, "mcp-not-started");
+    assert!(failure.message.contains("it answered `initialize` with an error: not accepted"), "{failure}");
+    assert_eq!(lines(&folder, "starts"), 2);
+}
+
 #[tokio::test]
 async fn notifications_without_end_and_answers_to_others_do_not_keep_an_answer_back() {
     let (server, _folder) = server(

@@ -111,6 +111,9 @@ struct State {
     discovery: Option<RequestId>,
     /// The answer to discovery of a server that takes whatever comes first for the handshake: it answers no second one.
     opening: Option<Json>,
+    /// The server speaks the current revision: it answered discovery after its time, or refused the handshake with that
+    /// revision's name.
+    speaks_current: bool,
     /// Why the handshake failed, if the answer to it could not be read or did not come.
     trouble: Option<String>,
     /// The last line that was not understood.
@@ -343,9 +346,28 @@ impl Wire {
         match self.addressee(id.as_ref(), of) {
             Some(id) if is_answer => messages.extend(self.answer(&id, answer)),
             // Of a request that was given up, or was answered before.
-            _ if is_answer && id.is_some() => tracing::debug!("an MCP server answers what nothing waits for"),
+            _ if is_answer && id.is_some() => self.late(id.as_ref(), &answer),
             _ => self.not_understood(Json::Object(entries).to_string().as_bytes()),
         }
+    }
+
+    /// Notes an answer to discovery that comes after its time, and drops any other one.
+    fn late(&self, id: Option<&Json>, answer: &Answer) {
+        let mut state = self.state();
+        if let Answer::Result(result) = answer
+            && state.discovery.is_some()
+            && id.and_then(own_id) == state.discovery
+            && discovered(result).is_ok()
+        {
+            state.speaks_current = true;
+        } else {
+            tracing::debug!("an MCP server answers what nothing waits for");
+        }
+    }
+
+    /// Returns `true` if the server refused a handshake and speaks the current revision, which has none.
+    pub(super) fn speaks_current(&self) -> bool {
+        self.state().speaks_current
     }
 
     /// The end of a request that the server cancels.
@@ -423,7 +445,10 @@ impl Wire {
                     }
                     Err(why) => why,
                 },
-                Answer::Error(error) => format!("it answered `initialize` with an error: {}", error_text(&error, 500)),
+                Answer::Error(error) => {
+                    state.speaks_current |= refuses_revision(&error);
+                    format!("it answered `initialize` with an error: {}", error_text(&error, 500))
+                }
                 Answer::Unreadable(why) | Answer::Refused { why, .. } | Answer::Lost(why) => why,
             };
             state.trouble = Some(message.clone());
