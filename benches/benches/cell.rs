@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "a failed test")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use opcell_cli::bench::Guest;
+use opcell_bench::Guest;
 use opcell_sandbox::{CellRequest, CompileMode, Exports, LoadRequest, PluginSource, Sandbox, SandboxConfig};
 use std::{collections::BTreeMap, path::Path};
 

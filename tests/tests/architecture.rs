@@ -19,7 +19,8 @@ const FLOORS: &[&[&str]] = &[
     &["opcell-session", "opcell-tools", "opcell-restate"],
     &["opcell-registry"],
     &["opcell"],
-    &["opcell-server", "opcell-bindings"],
+    &["opcell-server", "opcell-bindings", "opcell-selftest"],
+    &["opcell-bench"],
     &["opcell-cli", "opcell-python", "opcell-node"],
 ];
 

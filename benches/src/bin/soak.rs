@@ -9,12 +9,12 @@
 use anyhow::{Context as _, Result, ensure};
 use opcell::{Config, Host, Workflow};
 use opcell_benches::work;
-use opcell_cli::{bench::resident_kib, selftest::Case, selftest::Stage};
 use opcell_engine::Status;
 use opcell_journal::{Journal as _, Retention, SqliteJournal};
 use opcell_sandbox::{
     CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, cache::CachePlace,
 };
+use opcell_selftest::{Case, Stage, resident_kib};
 use opcell_types::Value;
 use std::{
     path::{Path, PathBuf},

@@ -6,8 +6,8 @@
 //! and at the end.
 
 use anyhow::{Context as _, Result};
-use opcell_cli::selftest::{Case, Stage};
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
+use opcell_selftest::{Case, Stage};
 use std::{
     process::ExitCode,
     sync::{

@@ -148,7 +148,7 @@ async fn of_cells(asked: &Asked) -> Result<(Vec<Target>, Vec<String>, serde_json
     if asked.measures("cells") || asked.measures("workflows") {
         let (rows, report) = cells::cells(echo, asked.default_stack.as_deref(), asked.extism.as_ref(), &say).await?;
         bare = report.rows.iter().find(|row| row.name == "bare-wasmtime").map(|row| row.median_us);
-        let here = opcell_cli::bench::Machine::this();
+        let here = opcell_bench::Machine::this();
         notes.push(format!("{}, {} cores, {}, {}; {}", here.cpu, here.cores, here.system, here.date, report.noise));
         notes.extend(report.notes);
         machine = serde_json::to_value(here)?;

@@ -4,7 +4,7 @@ use super::{Bound, Target, median};
 use crate::work::{self, Nothing};
 use anyhow::{Context as _, Result, ensure};
 use opcell::{Config, Host, Workflow};
-use opcell_cli::bench::{Bench, Guest, Options, Report, peer};
+use opcell_bench::{Bench, Guest, Options, Report, peer};
 use opcell_engine::Engine;
 use opcell_sandbox::{CellRequest, CompileMode, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig};
 use opcell_types::Value;

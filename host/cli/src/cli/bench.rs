@@ -22,6 +22,9 @@ use std::{
     time::Duration,
 };
 
+/// The command that installs a build which draws.
+const WITH_PLOTS: &str = "cargo install opcell-cli --features plots";
+
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {
@@ -67,7 +70,8 @@ pub struct BenchArgs {
     /// Write every single call to `samples.csv` as well.
     #[arg(long, conflicts_with_all = ["no_files", "contain"])]
     samples: bool,
-    /// Folder for `bench.json` and its pictures: `bench.svg`, and plots of latency, phases, memory and throughput.
+    /// Folder for `bench.json` and, in a build with the feature `plots`, its pictures: `bench.svg`, and plots of
+    /// latency, phases, memory and throughput.
     #[arg(long, value_name = "FOLDER", default_value = ".opcell/bench")]
     out: PathBuf,
     /// Bytes of each memory that the pool keeps resident and clears when a cell ends; the sandbox's default if omitted.
@@ -167,20 +171,25 @@ pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Re
                 .with_context(|| format!("cannot write `{}`", path.display()))
         };
         write("bench.json", &format!("{value:#}\n"))?;
-        write("bench.svg", &bench::chart(&report)?)?;
-        let plots = bench::plots(&report)?;
-        for (name, svg) in &plots {
+        let pictures = bench::pictures(&report)?;
+        for (name, svg) in &pictures {
             write(name, svg)?;
         }
         if args.samples {
             write("samples.csv", &report.samples)?;
         }
-        let pictures: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
-        let path = args.out.join("bench.json");
-        let wrote = format!("wrote {}, and as pictures bench.svg, {}", path.display(), pictures.join(", "));
-        terminal.note(&format!("bench: {wrote}"));
+        let names: Vec<&str> = pictures.iter().map(|(name, _)| *name).collect();
+        terminal.note(&format!("bench: {}", written(&args.out.join("bench.json"), &names)));
     }
     Ok(Exit::Done)
+}
+
+/// Returns a sentence about the files; a build that draws no pictures says how to get one that does.
+fn written(report: &Path, pictures: &[&str]) -> String {
+    match pictures {
+        [] => format!("wrote {}; its pictures need a build with the feature `plots`: {WITH_PLOTS}", report.display()),
+        names => format!("wrote {}, and as pictures {}", report.display(), names.join(", ")),
+    }
 }
 
 fn contained(containment: &contain::Containment, is_own: bool, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -271,4 +280,17 @@ fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
         Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
             .help("expected a component file, or a plugin of the project")
     })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_draws_nothing_says_which_one_does() {
+        let path = Path::new("out/bench.json");
+        let without = written(path, &[]);
+        assert!(without.starts_with("wrote out/bench.json") && without.ends_with(WITH_PLOTS), "{without}");
+        assert_eq!(written(path, &["bench.svg", "a.svg"]), "wrote out/bench.json, and as pictures bench.svg, a.svg");
+    }
 }

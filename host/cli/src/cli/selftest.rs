@@ -1,8 +1,8 @@
 //! `opcell selftest`: hostile guests against this very build.
 
 use super::{Exit, Failure, Terminal, passing::Passing};
-use crate::bench::Machine;
-use crate::selftest::{self, CaseFolder, Report, against, project};
+use crate::bench::WASMTIME;
+use crate::selftest::{self, CaseFolder, Machine, Report, against, project};
 use clap::Args;
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig, limits::TABLE};
 use serde_json::json;
@@ -75,7 +75,7 @@ fn summed_up(reports: &[Report], terminal: &Terminal) -> Result<Exit, Failure> {
     if terminal.json {
         let origin = json!({
             "opcell": env!("CARGO_PKG_VERSION"), "commit": option_env!("OPCELL_COMMIT"),
-            "wasmtime": env!("OPCELL_WASMTIME"), "date": jiff::Timestamp::now().strftime("%F").to_string(),
+            "wasmtime": WASMTIME, "date": jiff::Timestamp::now().strftime("%F").to_string(),
             "machine": Machine::this(),
             "limits": TABLE.iter().map(|limit| (limit.key, limit.default)).collect::<BTreeMap<_, _>>(),
         });

@@ -5,23 +5,23 @@ use anyhow::{Context, Result, bail};
 /// The plugin contract: one WIT document for each version, oldest first.
 const WIT: &[&str] = &[
     concat!(
-        include_str!("../../wit/deps/plugin-0.1.0/types.wit"),
-        include_str!("../../wit/deps/plugin-0.1.0/operations.wit"),
-        include_str!("../../wit/deps/plugin-0.1.0/judges.wit"),
-        include_str!("../../wit/deps/plugin-0.1.0/host.wit"),
-        include_str!("../../wit/deps/plugin-0.1.0/worlds.wit"),
+        include_str!("../wit/deps/plugin-0.1.0/types.wit"),
+        include_str!("../wit/deps/plugin-0.1.0/operations.wit"),
+        include_str!("../wit/deps/plugin-0.1.0/judges.wit"),
+        include_str!("../wit/deps/plugin-0.1.0/host.wit"),
+        include_str!("../wit/deps/plugin-0.1.0/worlds.wit"),
     ),
-    concat!(include_str!("../../wit/store.wit"), include_str!("../../wit/worlds.wit")),
+    concat!(include_str!("../wit/store.wit"), include_str!("../wit/worlds.wit")),
 ];
 
 /// The texts of `;; @prelude…` lines, by the name that `-without-…` leaves out.
 const PRELUDE: &[(&str, &str)] = &[
-    ("memory", include_str!("../../hostile/preludes/memory.wat")),
-    ("realloc", include_str!("../../hostile/preludes/realloc.wat")),
-    ("describe", include_str!("../../hostile/preludes/describe.wat")),
-    ("success", include_str!("../../hostile/preludes/success.wat")),
+    ("memory", include_str!("../hostile/preludes/memory.wat")),
+    ("realloc", include_str!("../hostile/preludes/realloc.wat")),
+    ("describe", include_str!("../hostile/preludes/describe.wat")),
+    ("success", include_str!("../hostile/preludes/success.wat")),
 ];
-const JUDGE_DESCRIBE: &str = include_str!("../../hostile/preludes/describe-judge.wat");
+const JUDGE_DESCRIBE: &str = include_str!("../hostile/preludes/describe-judge.wat");
 
 /// The bytes to load: `text` as a component of `world`, with a manifest if it needs one. `wit` adds packages to choose
 /// the world from. A WAT file that already is a component is taken as it is.

@@ -59,6 +59,7 @@ impl Machine {
 }
 
 /// Runnable threads of the whole machine, averaged over the last minute; 0 where the system does not say.
+#[must_use]
 pub fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)

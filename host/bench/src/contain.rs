@@ -3,15 +3,14 @@
 use super::{
     Guest, Machine, Options, Origin,
     interval::of_percentile,
-    machine,
     sample::{micros, percentile, rounded},
 };
-use crate::selftest::Case;
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use opcell_sandbox::{
     CellRequest, Exports, Grants, HostServices, LimitRequest, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig,
 };
+use opcell_selftest::{Case, load_average};
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{
@@ -154,7 +153,7 @@ async fn attack(plugin: &Plugin, guest: &Guest) -> (Duration, Option<&'static st
 /// # Errors
 /// When a guest does not load.
 pub async fn contain(options: &Options, own: Option<Attack>, progress: &(dyn Fn(&str) + Sync)) -> Result<Containment> {
-    let load = machine::load_average();
+    let load = load_average();
     let sandbox = Sandbox::new(SandboxConfig::new(options.compile.clone()))?;
     let guest = Guest::built_in()?;
     let honest = sandbox.load(LoadRequest::new("honest", PluginSource::Bytes(Arc::clone(&guest.component)))).await?;
@@ -200,7 +199,7 @@ pub async fn contain(options: &Options, own: Option<Attack>, progress: &(dyn Fn(
     let noise = format!(
         "load average {load:.1} before and {:.1} after, {ATTACKERS} attackers at once beside the honest plugin, a call of which is \
          due every millisecond: times are from when it was due",
-        machine::load_average()
+        load_average()
     );
     Ok(Containment { rows, neighbour, attackers: ATTACKERS, machine: Machine::this(), origin, noise })
 }

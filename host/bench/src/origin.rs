@@ -6,6 +6,9 @@ use std::process::Command;
 /// The report's format. A field may be added to it; one that changes its meaning changes this.
 pub const SCHEMA: &str = "opcell-bench/v1";
 
+/// The version of the engine that this program was built with.
+pub const WASMTIME: &str = env!("OPCELL_WASMTIME");
+
 /// Everything that must be equal, or be named, before two reports are compared.
 #[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Origin {
@@ -43,7 +46,7 @@ impl Origin {
             opcell: env!("CARGO_PKG_VERSION"),
             commit: option_env!("OPCELL_COMMIT"),
             program: blake3::hash(&program).to_hex().to_string(),
-            wasmtime: env!("OPCELL_WASMTIME"),
+            wasmtime: WASMTIME,
             rustc: env!("OPCELL_RUSTC"),
             node: node(),
             guest: blake3::hash(guest).to_hex().to_string(),

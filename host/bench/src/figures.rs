@@ -6,11 +6,11 @@ use super::{
     peer, resident_kib,
     sample::{micros, percentile, rounded},
 };
-use crate::selftest::Case;
 use anyhow::{Context as _, Result, anyhow};
 use async_trait::async_trait;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use opcell_sandbox::{CellRequest, Grants, HostServices, LimitRequest, LoadRequest, PluginSource, Sandbox, bare::Bare};
+use opcell_selftest::Case;
 use opcell_types::{CallContext, Failure, TouchLog};
 use serde::Serialize;
 use std::{

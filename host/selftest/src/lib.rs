@@ -1,14 +1,21 @@
 //! Hostile guests against the user's own build: each must be contained, and by what.
 //!
-//! The cases are folders of `tests/hostile`; their `README.md` says what a folder holds.
+//! The cases are folders of `tests/hostile`; their `README.md` says what a folder holds. They are part of the program,
+//! so that a command tests the very build that it is.
+//!
+//! **Must not** know terminals or options: `opcell selftest` renders the [`Report`]s.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
 pub mod against;
 mod case;
 mod guest;
+mod machine;
 pub mod project;
 mod workspace;
 
 pub use guest::component_from_wat;
+pub use machine::{Machine, load_average, resident_kib};
 
 pub use case::{Case, CaseFolder, Stage};
 
@@ -88,7 +95,7 @@ pub async fn run_folder(sandbox: &Sandbox, folder: &CaseFolder) -> Report {
 /// Runs one case.
 pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
     forget_peak();
-    let before = resident_kib();
+    let before = resident_kib().cast_signed();
     let started = Instant::now();
     let outcome = match Workspace::new(case.race) {
         // A cell that outlives this bound was not contained, whatever it says later.
@@ -116,7 +123,7 @@ pub async fn run(sandbox: &Sandbox, case: &Case) -> Report {
         message,
         ms: millis(started.elapsed()),
         // The system may have taken back what others left.
-        rss_growth_kib: (resident_kib() - before).max(0),
+        rss_growth_kib: (resident_kib().cast_signed() - before).max(0),
         rss_peak_kib: peak,
         problem,
     }
@@ -238,14 +245,6 @@ const MILLIS: f64 = 1e6;
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * MILLIS).round() / 1e3
-}
-
-/// Resident memory of this process; 0 where the system does not say.
-fn resident_kib() -> i64 {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1).and_then(|pages| pages.parse::<i64>().ok()));
-    pages.map_or(0, |pages| pages * 4)
 }
 
 /// Begins to measure the peak of resident memory anew, where the system lets it.

@@ -1,6 +1,9 @@
 //! The table as a picture.
 
-use super::{Report, Row};
+use super::{
+    Report, Row,
+    text::{cut, digits},
+};
 use anyhow::{Result, anyhow};
 use plotters::prelude::{
     ChartBuilder, Circle, Color as _, IntoDrawingArea as _, IntoFont as _, IntoLogRange as _, PathElement, RGBColor,
@@ -128,23 +131,6 @@ fn draw(
 
 fn style(size: f64, color: &RGBColor) -> TextStyle<'_> {
     TextStyle::from(("sans-serif", size).into_font()).color(color)
-}
-
-/// At most this many letters.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// Three digits that count, and no more than the measurement gives.
-pub(crate) fn digits(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The guest that is measured: a component, one of its operations, and arguments.
 
-use crate::selftest::component_from_wat;
 use anyhow::Result;
 use opcell_sandbox::{Exports, Grants, LoadRequest, PluginSource};
+use opcell_selftest::component_from_wat;
 use std::{collections::BTreeMap, sync::Arc};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;

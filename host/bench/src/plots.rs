@@ -1,7 +1,11 @@
 //! The figures of a report as pictures: latency by percentile, cost by phase, memory by number of cells, throughput by
 //! threads.
 
-use super::{Report, chart::cut, digits, peer::CELL as CELL_ROW};
+use super::{
+    Report,
+    peer::CELL as CELL_ROW,
+    text::{cut, digits},
+};
 use anyhow::{Result, anyhow};
 use plotters::{
     coord::Shift,

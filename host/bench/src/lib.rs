@@ -8,38 +8,42 @@
 //!
 //! **In**: a [`Guest`] and [`Options`]. **Out**: a [`Report`], or from [`contain`] what it takes to stop a guest. More
 //! peers can be added ([`Bench::add`]): the `opcell-benches` package adds those that are too heavy for this crate.
+//! [`pictures`] draws a report where the feature `plots` is on; a drawing library is built for nothing else.
+//!
+//! **Must not** know terminals or options: `opcell bench` renders the reports.
 
+#[cfg(feature = "plots")]
 mod chart;
 pub mod compare;
 pub mod contain;
 mod figures;
 mod guest;
 pub mod interval;
-mod machine;
 mod origin;
 pub mod peer;
+#[cfg(feature = "plots")]
 mod plots;
 mod profile;
 mod sample;
 mod sizes;
+mod text;
 
-pub use chart::chart;
-pub(crate) use chart::{cut, digits};
 pub use figures::{Figures, Phases, Threads, Throughput, WaitingCells};
 pub use guest::Guest;
-pub use machine::{Machine, resident_kib};
-pub use origin::Origin;
+pub use opcell_selftest::{Machine, resident_kib};
+pub use origin::{Origin, WASMTIME};
 pub use peer::Peer;
-pub use plots::plots;
 pub use profile::{Part, Profile, Sampled, Share};
 pub use sample::{Quantile, Row, Samples};
 pub use sizes::{Size, SizeRow};
+pub use text::{cut, digits};
 
 use anyhow::{Context as _, Result, anyhow};
 use opcell_sandbox::{
     CellRequest, CompileMode, Exports, LoadRequest, Plugin, PluginSource, Sandbox, SandboxConfig, bare::Bare,
     cache::CachePlace,
 };
+use opcell_selftest::load_average;
 use serde::Serialize;
 use std::{
     sync::Arc,
@@ -378,7 +382,7 @@ impl Bench {
     /// # Errors
     /// When a peer that worked at first fails.
     pub async fn run(mut self, progress: &(dyn Fn(&str) + Sync)) -> Result<Report> {
-        let load_before = machine::load_average();
+        let load_before = load_average();
         let (samples, round) = self.alternate(progress).await?;
         let rows = self.to_rows(&samples);
         let mut raw = String::new();
@@ -434,13 +438,31 @@ impl Bench {
     }
 }
 
+/// Returns the pictures of a report by file name, as SVG: an empty list in a build without the feature `plots`.
+///
+/// # Errors
+/// When one cannot be drawn.
+pub fn pictures(report: &Report) -> Result<Vec<(&'static str, String)>> {
+    #[cfg(feature = "plots")]
+    {
+        let mut pictures = vec![("bench.svg", chart::chart(report)?)];
+        pictures.extend(plots::plots(report)?);
+        Ok(pictures)
+    }
+    #[cfg(not(feature = "plots"))]
+    {
+        let _ = report;
+        Ok(Vec::new())
+    }
+}
+
 /// The engine's message without the functions of the guest on the way there: they mean something to its author only.
 fn short(error: &str) -> &str {
     error.rsplit_once(">: ").map_or(error, |(_, cause)| cause)
 }
 
 /// The operation of a plugin that has one.
-pub(crate) fn only_operation(plugin: &Plugin) -> Result<String> {
+fn only_operation(plugin: &Plugin) -> Result<String> {
     match plugin.operations() {
         [one] => Ok(one.id.to_string()),
         operations => {
@@ -463,7 +485,7 @@ fn noise(rounds: usize, rows: &[Row], load_before: f64, machine: &Machine) -> St
     format!(
         "{rounds} rounds; half of the rounds' medians lie within {cell:.0} % for `cell`{widest}; load average {load_before:.1} before \
          and {:.1} after on {} cores{busy}",
-        machine::load_average(),
+        load_average(),
         machine.cores,
     )
 }
