@@ -42,8 +42,14 @@ export interface PluginOptions {
 export declare class Plugin {
   /** @param name the name in receipts, denials and errors */
   constructor(name: string, component: Path | Uint8Array, options?: PluginOptions);
+  /**
+   * The plugin whose operation `code/run` runs programs in JavaScript, which call the tools granted here. A program has
+   * no shell, no network and no files.
+   */
+  static code(options?: { grants?: readonly Grant[]; limits?: Limits }): Plugin;
   readonly name: string;
-  readonly component: Path | Uint8Array;
+  /** `null` of a plugin that is part of Opcell. */
+  readonly component: Path | Uint8Array | null;
   readonly grants: readonly Grant[];
 }
 
@@ -270,9 +276,27 @@ export interface HostOptions {
 export interface StartOptions {
   /** Releases the run when it is suspended. */
   detach?: boolean;
+  /** Asks models to answer in pieces: the run's events have each as a `Text`. */
+  text?: boolean;
   id?: string;
   user?: string;
   tenant?: string;
+}
+
+/** A tenant or a user of the program: a plugin reaches on its behalf exactly what is granted here. */
+export interface TenantOptions {
+  /** Grants by plugins. */
+  grants?: Record<string, readonly Grant[]>;
+  /** Settings by plugins. */
+  settings?: Record<string, Record<string, string>>;
+  /** Limits of every plugin's cells, where they are tighter than the plugin's. */
+  limits?: Limits;
+  /** A model that answers every round of its sessions. */
+  model?: Model;
+  /** Models in place of the host's providers of these names. */
+  providers?: Record<string, Model>;
+  /** Its own keys for providers of the host. They stay in memory. */
+  modelKeys?: Record<string, string>;
 }
 
 /** Plugins with their grants, workflows, functions of this program, and the engine that runs them. */
@@ -308,11 +332,18 @@ export declare class Host {
     options?: StartOptions & { signal?: AbortSignal },
   ): Promise<Outcome>;
   /** Drives a run of the journal that has no driver. */
-  resume(run: string, options?: { detach?: boolean }): Promise<Run>;
+  resume(run: string, options?: { detach?: boolean; text?: boolean }): Promise<Run>;
   /** Drives every run of the journal that the last process left: by ID the run, or why it stays as it is. */
   resumeAll(options?: { detach?: boolean }): Promise<Map<string, Run | OpcellError>>;
   /** A run of the journal, whichever process drives it: to answer it, to read it, to stop it. */
   runById(id: string): Promise<Run>;
+  /**
+   * Makes a tenant known, or replaces it: calls and runs on its behalf have what it grants, and nothing else. Throws
+   * `HostError` or `RejectedError` if it cannot be served; it then stays as it was.
+   */
+  setTenant(name: string, options?: TenantOptions): Promise<void>;
+  /** Forgets a tenant; calls and runs that name it are refused from now on. `false` if there was none. */
+  removeTenant(name: string): Promise<boolean>;
   /** Ends in order: calls and runs in flight have `graceMs` (5000), then they are stopped with their receipts. */
   close(options?: { graceMs?: number }): Promise<void>;
 }
@@ -410,6 +441,14 @@ export declare class Suspended {
   readonly questions: Question[];
 }
 
+/** A piece of a model's answer, as it comes. The journal has the answer, and no pieces. */
+export declare class Text {
+  readonly type: "text";
+  /** The round that it belongs to. */
+  readonly effect: number;
+  readonly text: string;
+}
+
 /** The parts of an answer with yes. */
 export interface Approval {
   /** The person who decides, for the record. */
@@ -437,8 +476,8 @@ export declare class Run {
   /** Reads every event until now, as the journal keeps them. */
   history(): Promise<Event[]>;
   /** Follows the run from its first event until this host no longer drives it. */
-  events(options?: { signal?: AbortSignal }): AsyncGenerator<Event | Suspended, void, void>;
-  [Symbol.asyncIterator](): AsyncGenerator<Event | Suspended, void, void>;
+  events(options?: { signal?: AbortSignal }): AsyncGenerator<Event | Suspended | Text, void, void>;
+  [Symbol.asyncIterator](): AsyncGenerator<Event | Suspended | Text, void, void>;
   /**
    * Answers an open question with yes: by its ID, or an approval by its name. Returns the step that takes it now. What
    * the question does not take is an error, and nothing is answered.

@@ -30,7 +30,7 @@ const { Host, Reply, projectRequests } = require("./lib/host");
 const { version } = require("./lib/native");
 const { Grant, Plugin } = require("./lib/plugins");
 const { Receipt } = require("./lib/receipts");
-const { Event, Outcome, Question, Run, Suspended, Workflow } = require("./lib/runs");
+const { Event, Outcome, Question, Run, Suspended, Text, Workflow } = require("./lib/runs");
 const { Tool, tool } = require("./lib/tools");
 
 // Names alone: an importer that is an ECMAScript module finds them by reading the source.
@@ -65,6 +65,7 @@ module.exports = {
   Run,
   RunError,
   Suspended,
+  Text,
   Tool,
   ToolFailure,
   ToolServerFailure,

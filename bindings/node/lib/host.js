@@ -80,9 +80,22 @@ function compiler() {
 function performerOf(tools, model, providers) {
   return {
     tool: (call, signal) => tools[call.index]._perform(call, signal),
-    round: (round, signal) => performRound(round.provider === null ? model : providers[round.provider], round, signal),
+    round: (round, signal) => performRound(round.provider === null ? model : providers.get(round.provider), round, signal),
   };
 }
+
+function checkModels(models) {
+  for (const complete of models) {
+    if (typeof complete !== "function") throw new TypeError("a model is a function of a round");
+  }
+}
+
+/** Returns the key of the function that answers for a tenant; of all providers if there is none. No provider has it. */
+function keyOf(tenant, provider = "") {
+  return `\0${tenant}\0${provider}`;
+}
+
+const TENANT_OPTIONS = new Set(["grants", "settings", "limits", "model", "providers", "modelKeys"]);
 
 const OPTIONS = new Set([
   "project",
@@ -146,10 +159,8 @@ class Host {
       if (!(tool instanceof Tool)) throw new TypeError("`tools` are made by `tool(name, options, function)`");
     }
     this.#model = given.model;
-    this.#providers = { ...given.providers };
-    for (const complete of [this.#model ?? (() => {}), ...Object.values(this.#providers)]) {
-      if (typeof complete !== "function") throw new TypeError("a model is a function of a round");
-    }
+    this.#providers = new Map(Object.entries(given.providers ?? {}));
+    checkModels([this.#model ?? (() => {}), ...this.#providers.values()]);
     lastHost += 1;
     this.#number = lastHost;
   }
@@ -186,7 +197,7 @@ class Host {
       return { name, description, schema, effects, plugins, documents };
     });
     return await operation((number) => {
-      const [hasModel, names] = [this.#model !== undefined, Object.keys(this.#providers)];
+      const [hasModel, names] = [this.#model !== undefined, [...this.#providers.keys()]];
       connection.openHost(number, this.#number, this.#settings, this.#components, listed, hasModel, names);
     });
   }
@@ -238,10 +249,10 @@ class Host {
   }
 
   /** Starts a run, which continues in the background; `detach` releases it when it is suspended. */
-  async start(workflow, input, { detach = false, id, user, tenant } = {}) {
+  async start(workflow, input, { detach = false, text = false, id, user, tenant } = {}) {
     const native = await this.#built();
     const opened = await this.workflow(workflow);
-    const options = { detach, id, user, tenant };
+    const options = { detach, text, id, user, tenant };
     return new Run(await operation((number) => native.start(number, opened._native, input ?? null, options)), this);
   }
 
@@ -252,9 +263,9 @@ class Host {
   }
 
   /** Drives a run of the journal that has no driver. */
-  async resume(run, { detach = true } = {}) {
+  async resume(run, { detach = true, text = false } = {}) {
     const native = await this.#built();
-    return new Run(await operation((number) => native.resume(number, run, detach)), this);
+    return new Run(await operation((number) => native.resume(number, run, detach, text)), this);
   }
 
   /** Drives every run of the journal that the last process left: by ID the run, or why it stays as it is. */
@@ -267,6 +278,45 @@ class Host {
   /** A run of the journal, whichever process drives it: to answer it, to read it, to stop it. */
   async runById(id) {
     return new Run((await this.#built()).runById(id), this);
+  }
+
+  // Tenants.
+
+  /**
+   * Makes a tenant known, or replaces it: calls and runs on its behalf have what it grants, and nothing else. It stays
+   * as it was if this is refused.
+   */
+  async setTenant(name, options = {}) {
+    const unknown = Object.keys(options).find((key) => !TENANT_OPTIONS.has(key));
+    if (unknown !== undefined) {
+      throw new TypeError(`a tenant has no option \`${unknown}\`; its options are ${[...TENANT_OPTIONS].join(", ")}`);
+    }
+    const { grants = {}, settings = {}, limits = {}, model, providers = {}, modelKeys: keys = {} } = options;
+    if (Object.values(keys).some((key) => typeof key !== "string")) throw new TypeError("a key of a model is a string");
+    const functions = new Map(Object.entries(providers).map(([provider, own]) => [keyOf(name, provider), own]));
+    if (model !== undefined) functions.set(keyOf(name), model);
+    checkModels(functions.values());
+    const native = await this.#built();
+    // Functions that are there answer until the new ones do.
+    const added = [...functions].filter(([key]) => !this.#providers.has(key));
+    for (const [key, own] of added) this.#providers.set(key, own);
+    const pairs = Object.keys(providers).map((provider) => [provider, keyOf(name, provider)]);
+    const data = { name, grants, settings, limits, keys };
+    try {
+      const all = model === undefined ? undefined : keyOf(name);
+      await operation((number) => native.setTenant(number, data, all, pairs));
+    } catch (error) {
+      for (const [key] of added) this.#providers.delete(key);
+      throw error;
+    }
+    for (const [key, own] of functions) this.#providers.set(key, own);
+  }
+
+  /** Forgets a tenant; calls and runs that name it are refused from now on. `false` if there was none. */
+  async removeTenant(name) {
+    const wasKnown = (await this.#built()).removeTenant(name);
+    for (const key of this.#providers.keys()) if (key.startsWith(keyOf(name))) this.#providers.delete(key);
+    return wasKnown;
   }
 
   // Closing.

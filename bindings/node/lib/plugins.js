@@ -57,10 +57,17 @@ class Plugin {
     this.settings = settings;
   }
 
+  /** The plugin whose operation `code/run` runs programs in JavaScript, which call the tools granted here. */
+  static code({ grants = [], limits = {} } = {}) {
+    return new Plugin("code", null, { grants, limits });
+  }
+
   toJSON() {
+    const isPath = this.component !== null && !(this.component instanceof Uint8Array);
     return {
       name: this.name,
-      path: this.component instanceof Uint8Array ? null : pathOf(this.component),
+      builtin: this.component === null,
+      path: isPath ? pathOf(this.component) : null,
       grants: this.grants,
       limits: this.limits,
       settings: this.settings,

@@ -100,6 +100,15 @@ class Suspended {
   }
 }
 
+/** A piece of a model's answer, as it comes. */
+class Text {
+  constructor({ effect, text }) {
+    this.type = "text";
+    this.effect = effect;
+    this.text = text;
+  }
+}
+
 /** A run: one that this host drives, or one of its journal. */
 class Run {
   #native;
@@ -143,6 +152,7 @@ class Run {
       if (update === null) return;
       if (update.event !== undefined) yield new Event(update.event);
       else if (update.questions !== undefined) yield new Suspended(update.questions);
+      else if (update.text !== undefined) yield new Text(update);
     }
   }
 
@@ -178,4 +188,4 @@ class Run {
   }
 }
 
-module.exports = { Event, Outcome, Question, Run, Suspended, Workflow };
+module.exports = { Event, Outcome, Question, Run, Suspended, Text, Workflow };

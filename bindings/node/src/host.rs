@@ -12,12 +12,13 @@ use napi::Status;
 use napi_derive::napi;
 use opcell::{
     CallError, CallOutput, CancellationToken, Config, Effects, Host, HostBuilder, NewRunId, ResumeOptions, RunOptions,
-    ToolDescription, Value, consent::Requests,
+    RunText, ToolDescription, Value, consent::Requests,
 };
 use opcell_bindings::{
     data,
     error::{Raised, failure},
-    settings::{HostSettings, WrongSettings},
+    settings::{HostSettings, TenantSettings, WrongSettings},
+    updates::TextFeed,
 };
 use std::{collections::HashMap, future::IntoFuture as _, mem::ManuallyDrop, path::Path, sync::Arc, time::Duration};
 
@@ -56,6 +57,8 @@ pub struct CallOptions {
 pub struct StartOptions {
     /// `true` to release the run when it is suspended.
     pub detach: bool,
+    /// `true` to have the text of models among the updates.
+    pub text: bool,
     /// The run's ID.
     pub id: Option<String>,
     /// The user on whose behalf it is.
@@ -88,6 +91,8 @@ impl Drop for SharedHost {
 pub struct NativeHost {
     connection: Arc<Connection>,
     host: Arc<SharedHost>,
+    /// The number under which calls of its functions are reported.
+    number: f64,
 }
 
 /// The end of a call: its result or its failure, each with the receipt.
@@ -103,6 +108,15 @@ fn wrong(problem: impl Into<String>) -> napi::Error {
 fn milliseconds(what: &str, time: f64) -> napi::Result<Duration> {
     let wrong = |_| wrong(format!("{what} is a number of milliseconds from 0"));
     Duration::try_from_secs_f64(time / 1_000.0).map_err(wrong)
+}
+
+/// The feed for the text of a run's models, if it is asked for: with one, providers send their answers in pieces.
+fn feed(is_asked_for: bool) -> Option<Arc<TextFeed>> {
+    is_asked_for.then(Arc::default)
+}
+
+fn sink(feed: Option<&Arc<TextFeed>>) -> Option<Arc<dyn RunText>> {
+    feed.map(|feed| feed.clone() as Arc<dyn RunText>)
 }
 
 /// Reads the requests of a project file that reach outside of its folder.
@@ -166,7 +180,7 @@ impl NativeHost {
             }
             let host = Arc::new(SharedHost(ManuallyDrop::new(builder.build().await?)));
             connection.keep(&host);
-            done(Self { connection, host })
+            done(Self { connection, host, number })
         })
     }
 }
@@ -241,27 +255,29 @@ impl NativeHost {
     ) -> napi::Result<()> {
         let input = input.named("the input of the run")?;
         let run = options.id.as_deref().map(str::parse::<NewRunId>).transpose();
+        let text = feed(options.text);
         let options = RunOptions {
             run: run.map_err(|error| wrong(error.to_string()))?,
             detach: options.detach,
+            sink: sink(text.as_ref()),
             user: options.user.map(Into::into),
             tenant: options.tenant.map(Into::into),
             ..RunOptions::default()
         };
         let (host, workflow, connection) = (self.host.host(), workflow.workflow.clone(), self.connection.clone());
         self.connection.begin(number, async move {
-            done(NativeRun::new(connection, host.start_with(&workflow, input, options).await?))
+            done(NativeRun::new(connection, host.start_with(&workflow, input, options).await?, text))
         });
         Ok(())
     }
 
     /// Drives a run of the journal that has no driver; the result is a `NativeRun`.
     #[napi]
-    pub fn resume(&self, number: f64, id: String, detach: bool) {
-        let (host, connection) = (self.host.host(), self.connection.clone());
+    pub fn resume(&self, number: f64, id: String, detach: bool, text: bool) {
+        let (host, connection, text) = (self.host.host(), self.connection.clone(), feed(text));
         self.connection.begin(number, async move {
-            let options = ResumeOptions { detach, ..ResumeOptions::default() };
-            done(NativeRun::new(connection, host.resume(&id, options).await?))
+            let options = ResumeOptions { detach, sink: sink(text.as_ref()), ..ResumeOptions::default() };
+            done(NativeRun::new(connection, host.resume(&id, options).await?, text))
         });
     }
 
@@ -275,7 +291,7 @@ impl NativeHost {
             let listed = resumed.into_iter().map(|resumed| {
                 let id = resumed.id.to_string();
                 match resumed.run {
-                    Ok(run) => (id, Some(NativeRun::new(connection.clone(), run)), None),
+                    Ok(run) => (id, Some(NativeRun::new(connection.clone(), run, None)), None),
                     Err(error) => (id, None, Some(error::data(error.into()))),
                 }
             });
@@ -287,6 +303,37 @@ impl NativeHost {
     #[napi]
     pub fn run_by_id(&self, id: String) -> NativeRun {
         NativeRun::of_journal(self.connection.clone(), self.host.0.run(&id))
+    }
+
+    /// Makes a tenant known, or replaces it. `model` is the key of the function that answers whatever its sessions name,
+    /// `providers` are pairs of a provider and the key of its function.
+    #[napi]
+    pub fn set_tenant(
+        &self,
+        number: f64,
+        settings: Given,
+        model: Option<String>,
+        providers: Vec<(String, String)>,
+    ) -> napi::Result<()> {
+        let settings = TenantSettings::read(&settings.named("the tenant")?);
+        let mut tenant = settings.and_then(TenantSettings::tenant).map_err(wrong)?;
+        let function = |key| JsModel { connection: self.connection.clone(), host: self.number, provider: Some(key) };
+        if let Some(key) = model {
+            tenant = tenant.model(function(key));
+        }
+        tenant = providers.into_iter().fold(tenant, |tenant, (name, key)| tenant.provider(name, function(key)));
+        let host = self.host.host();
+        self.connection.begin(number, async move {
+            host.set_tenant(tenant).await?;
+            done(Json(Value::Null))
+        });
+        Ok(())
+    }
+
+    /// Forgets a tenant. Returns `false` if there was none.
+    #[napi]
+    pub fn remove_tenant(&self, name: String) -> bool {
+        self.host.0.remove_tenant(&name)
     }
 
     /// Closes the host: calls and runs in flight have `grace` milliseconds.

@@ -6,22 +6,18 @@ use crate::{
     value::{Given, Json},
 };
 use napi_derive::napi;
-use opcell::{
-    Failure, Message, Model, ModelReply, ModelRound, TextSink, ToolCallRequest, Usage, Value, async_trait,
-    layers::types::value::Number,
-};
+use opcell::{Failure, Model, ModelReply, ModelRound, TextSink, Value, async_trait};
+use opcell_bindings::model::{MAX_PIECES, reply, request};
 use std::sync::Arc;
 use tokio::sync::mpsc;
-
-/// Pieces of text that wait for the host; further pieces are part of the answer alone.
-const MAX_PIECES: usize = 1_024;
 
 /// A model that a JavaScript function performs.
 pub(crate) struct JsModel {
     pub(crate) connection: Arc<Connection>,
     /// The host's number, under which rounds are reported.
     pub(crate) host: f64,
-    /// The provider's name; `None` of the model that answers whatever a session names.
+    /// The key of the function: the provider's name, or that of a tenant's model; `None` of the model that answers
+    /// whatever a session names.
     pub(crate) provider: Option<String>,
 }
 
@@ -34,55 +30,6 @@ pub struct NativeRound {
     request: Value,
     pieces: mpsc::Sender<String>,
     answer: Answer<ModelReply>,
-}
-
-/// The parts of a round that a model needs.
-fn request(round: &ModelRound) -> Value {
-    let of = |value| Value::of(&value).unwrap_or_default();
-    let messages = round.messages.iter().map(of);
-    let tools = round.session.tools.iter().map(|tool| Value::of(tool).unwrap_or_default());
-    let schema = round
-        .schema
-        .as_ref()
-        .map(|(name, schema)| Value::object([("name", Value::from(name.as_str())), ("schema", schema.clone())]));
-    Value::object([
-        ("model", Value::from(round.model.as_str())),
-        ("system", Value::from(round.session.system.as_str())),
-        ("messages", Value::from(messages.collect::<Vec<_>>())),
-        ("tools", Value::from(tools.collect::<Vec<_>>())),
-        ("schema", Value::from(schema)),
-        ("settings", Value::of(&round.session.settings).unwrap_or_default()),
-        ("run", Value::from(&*round.context.run)),
-    ])
-}
-
-/// Reads an answer: `content`, `toolCalls`, `usage` and `model`.
-fn reply(model: &str, answer: &Value) -> Result<ModelReply, String> {
-    let text = |value: &Value, key: &str| match value.get(key) {
-        None | Some(Value::Null | Value::Undefined) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str().to_owned())),
-        Some(_) => Err(format!("`{key}` is not a string")),
-    };
-    let number = |key: &str| match answer.get("usage").and_then(|usage| usage.get(key)) {
-        Some(Value::Number(number)) => Some(*number),
-        _ => None,
-    };
-    let count = |key: &str| number(key).and_then(Number::as_u64).unwrap_or_default();
-    let mut message = Message::assistant(text(answer, "content")?.unwrap_or_default());
-    let calls = answer.get("toolCalls").and_then(Value::as_array);
-    for call in calls.into_iter().flatten() {
-        let required = |key: &str| text(call, key)?.ok_or_else(|| format!("a call of a tool has no `{key}`"));
-        let arguments = call.get("arguments").cloned().unwrap_or_else(|| Value::object::<&str>([]));
-        message.tool_calls.push(ToolCallRequest { id: required("id")?, name: required("name")?, arguments });
-    }
-    let usage = Usage {
-        input_tokens: count("inputTokens"),
-        output_tokens: count("outputTokens"),
-        cost: number("cost").map(Number::as_f64),
-        ..Usage::default()
-    };
-    let model = text(answer, "model")?.unwrap_or_else(|| model.to_owned());
-    Ok(ModelReply { message, usage, model, logprobs: None, compacted: None })
 }
 
 #[napi]

@@ -5,12 +5,15 @@ use crate::{
     error,
     value::{Given, Json},
 };
-use futures_util::{Stream, StreamExt as _};
 use napi::{Either, Status};
 use napi_derive::napi;
-use opcell::{Decision, Delivery, Diagnostic, EffectId, Rejected, Run, RunRef, RunUpdate, Value, Workflow};
-use opcell_bindings::{data, error::Raised};
-use std::{pin::Pin, sync::Arc};
+use opcell::{Decision, Delivery, Diagnostic, EffectId, Rejected, Run, RunRef, Value, Workflow};
+use opcell_bindings::{
+    data,
+    error::Raised,
+    updates::{TextFeed, Updates},
+};
+use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The largest integer that a number of JavaScript has exactly.
@@ -83,15 +86,17 @@ pub struct NativeRun {
     connection: Arc<Connection>,
     driven: Option<Run>,
     by_id: RunRef,
+    /// The text of its models, if that was asked for.
+    text: Option<Arc<TextFeed>>,
 }
 
 impl NativeRun {
-    pub(crate) fn new(connection: Arc<Connection>, run: Run) -> Self {
-        Self { connection, by_id: run.by_id().clone(), driven: Some(run) }
+    pub(crate) fn new(connection: Arc<Connection>, run: Run, text: Option<Arc<TextFeed>>) -> Self {
+        Self { connection, by_id: run.by_id().clone(), driven: Some(run), text }
     }
 
     pub(crate) fn of_journal(connection: Arc<Connection>, by_id: RunRef) -> Self {
-        Self { connection, driven: None, by_id }
+        Self { connection, driven: None, by_id, text: None }
     }
 
     fn decide(&self, number: f64, question: String, decision: Decision) {
@@ -161,9 +166,9 @@ impl NativeRun {
             let problem = "this host does not drive the run: resume it to follow it, or read its history";
             return Err(napi::Error::new(Status::GenericFailure, problem.to_owned()));
         };
-        let connection = self.connection.clone();
+        let (connection, text) = (self.connection.clone(), self.text.clone());
         self.connection.begin(number, async move {
-            let updates: Updates = Box::pin(run.updates().await?);
+            let updates = Updates::new(run.updates().await?, text.as_deref());
             done(NativeUpdates { connection, updates: Arc::new(Mutex::new(updates)) })
         });
         Ok(())
@@ -237,8 +242,6 @@ impl NativeRun {
     }
 }
 
-type Updates = Pin<Box<dyn Stream<Item = RunUpdate> + Send>>;
-
 /// The updates of a run.
 #[napi]
 pub struct NativeUpdates {
@@ -248,13 +251,13 @@ pub struct NativeUpdates {
 
 #[napi]
 impl NativeUpdates {
-    /// Waits for the next update: an object with `event`, one with `questions`, or `null` at the end.
+    /// Waits for the next update: an object with `event`, `questions` or `text`, or `null` at the end.
     #[napi]
     pub fn next(&self, number: f64) {
         let updates = self.updates.clone();
         self.connection.begin(number, async move {
             let update = updates.lock().await.next().await;
-            done(Json(update.as_ref().map_or(Value::Null, data::update)))
+            done(Json(update))
         });
     }
 }

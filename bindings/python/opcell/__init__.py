@@ -34,13 +34,16 @@ from ._errors import (
     UnknownOperation,
 )
 from ._host import Host, Reply, Requests, project_requests
+from ._models import Answer, Message, Round, ToolRequest
 from ._native import __version__
-from ._plugins import Grant, Plugin
+from ._notebook import demo
+from ._plugins import Grant, Plugin, Tenant
 from ._receipts import Receipt
-from ._runs import Event, Outcome, Question, Run, Suspended, Workflow
+from ._runs import Event, Outcome, Question, Run, Suspended, Text, Workflow
 from ._tools import Tool, ToolContext, tool
 
 __all__ = [
+    "Answer",
     "Busy",
     "CallError",
     "CallTimeout",
@@ -59,6 +62,7 @@ __all__ = [
     "InvalidArguments",
     "LimitReached",
     "MalformedResult",
+    "Message",
     "ModelFailure",
     "OpcellError",
     "Outcome",
@@ -70,17 +74,22 @@ __all__ = [
     "RejectedError",
     "Reply",
     "Requests",
+    "Round",
     "Run",
     "RunError",
     "Suspended",
+    "Tenant",
+    "Text",
     "Tool",
     "ToolContext",
     "ToolFailure",
+    "ToolRequest",
     "ToolServerFailure",
     "Trapped",
     "UnknownOperation",
     "Workflow",
     "__version__",
+    "demo",
     "project_requests",
     "tool",
 ]

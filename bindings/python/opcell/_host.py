@@ -13,7 +13,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from . import _native
 from ._errors import CallError, Denial, call_error
-from ._plugins import Limits, Path, Plugin
+from ._models import Model, PythonModel, submitted
+from ._plugins import Limits, Path, Plugin, Tenant
 from ._receipts import Receipt
 from ._runs import Outcome, Run, Workflow
 from ._tools import Tool
@@ -109,7 +110,8 @@ class Host:
 
     A host has no plugins and grants nothing by default; ``project`` takes both from a project file. ``journal`` keeps
     runs in an SQLite file. ``trusted_in_process=True`` compiles plugins in this process instead of a child: only for
-    plugins that are trusted as this program is.
+    plugins that are trusted as this program is. ``model`` is a function that answers whatever model a session names,
+    ``providers`` are functions by the names of their providers: ``mine`` answers for ``mine/large``.
     """
 
     def __init__(
@@ -118,6 +120,8 @@ class Host:
         *,
         plugins: Sequence[Plugin] = (),
         tools: Sequence[Union[Tool, Callable[..., Any]]] = (),
+        model: Optional[Model] = None,
+        providers: Optional[Mapping[str, Model]] = None,
         workflows: Sequence[Path] = (),
         skills: Sequence[Path] = (),
         limits: Optional[Limits] = None,
@@ -146,6 +150,7 @@ class Host:
             "trusted": trusted_in_process,
         }
         self._components = {plugin.name: plugin.component for plugin in plugins if isinstance(plugin.component, bytes)}
+        self._models = (None if model is None else PythonModel(model).submit, submitted(providers or {}))
         self._tools = [tool if isinstance(tool, Tool) else Tool(tool) for tool in tools]
         self._lock = threading.Lock()
         self._built: Any = None
@@ -171,7 +176,7 @@ class Host:
             (tool.name, tool.description, tool.schema, tool.effects, tool.plugins, tool.documents, tool._submit)
             for tool in self._tools
         ]
-        return _native.open_host(self._settings, self._components, tools)
+        return _native.open_host(self._settings, self._components, tools, *self._models)
 
     def _take(self, built: Any) -> Any:
         self._built = built
@@ -283,10 +288,8 @@ class Host:
         """Checks the names that a workflow uses against what this host has."""
         return self._native().check(self.workflow(workflow)._native)
 
-    def _starting(
-        self, workflow: Any, input: Any, detach: bool, id: Optional[str], user: Optional[str], tenant: Optional[str]
-    ) -> Any:
-        return self._native().start(self.workflow(workflow)._native, input, detach, id, user, tenant)
+    def _starting(self, workflow: Any, input: Any, *options: Any) -> Any:
+        return self._native().start(self.workflow(workflow)._native, input, *options)
 
     def start(
         self,
@@ -294,12 +297,16 @@ class Host:
         input: Any = None,
         *,
         detach: bool = False,
+        text: bool = False,
         id: Optional[str] = None,
         user: Optional[str] = None,
         tenant: Optional[str] = None,
     ) -> Run:
-        """Starts a run, which continues in the background; ``detach`` releases it when it is suspended."""
-        return Run(self._starting(workflow, input, detach, id, user, tenant).wait())
+        """Starts a run, which continues in the background; ``detach`` releases it when it is suspended.
+
+        With ``text`` models are asked to answer in pieces, and the run's events have each as a :class:`Text`.
+        """
+        return Run(self._starting(workflow, input, detach, text, id, user, tenant).wait())
 
     async def astart(
         self,
@@ -307,13 +314,14 @@ class Host:
         input: Any = None,
         *,
         detach: bool = False,
+        text: bool = False,
         id: Optional[str] = None,
         user: Optional[str] = None,
         tenant: Optional[str] = None,
     ) -> Run:
         """As :meth:`start`."""
         await self._anative()
-        return Run(await awaited(self._starting(workflow, input, detach, id, user, tenant)))
+        return Run(await awaited(self._starting(workflow, input, detach, text, id, user, tenant)))
 
     def run(self, workflow: Union[str, Path, Workflow], input: Any = None, **options: Any) -> Outcome:
         """Runs a workflow until it has ended or waits for answers; options are those of :meth:`start`."""
@@ -324,13 +332,13 @@ class Host:
         run = await self.astart(workflow, input, **{"detach": True, **options})
         return await run.aoutcome()
 
-    def resume(self, run: str, *, detach: bool = True) -> Run:
-        """Drives a run of the journal that has no driver."""
-        return Run(self._native().resume(run, detach).wait())
+    def resume(self, run: str, *, detach: bool = True, text: bool = False) -> Run:
+        """Drives a run of the journal that has no driver; ``text`` as in :meth:`start`."""
+        return Run(self._native().resume(run, detach, text).wait())
 
-    async def aresume(self, run: str, *, detach: bool = True) -> Run:
+    async def aresume(self, run: str, *, detach: bool = True, text: bool = False) -> Run:
         """As :meth:`resume`."""
-        return Run(await awaited((await self._anative()).resume(run, detach)))
+        return Run(await awaited((await self._anative()).resume(run, detach, text)))
 
     def resume_all(self, *, detach: bool = True) -> "dict[str, Union[Run, Exception]]":
         """Drives every run of the journal that the last process left: by ID the run, or why it stays as it is."""
@@ -343,6 +351,28 @@ class Host:
     def run_by_id(self, id: str) -> Run:
         """A run of the journal, whichever process drives it: to answer it, to read it, to stop it."""
         return Run(self._native().run_by_id(id))
+
+    # Tenants.
+
+    def set_tenant(self, tenant: Tenant) -> None:
+        """Makes a tenant known, or replaces it: calls and runs on its behalf have what it grants, and nothing else.
+
+        Raises :class:`HostError` or :class:`RejectedError` if it cannot be served; it then stays as it was.
+        """
+        self._native().set_tenant(*self._tenant(tenant)).wait()
+
+    async def aset_tenant(self, tenant: Tenant) -> None:
+        """As :meth:`set_tenant`."""
+        await awaited((await self._anative()).set_tenant(*self._tenant(tenant)))
+
+    @staticmethod
+    def _tenant(tenant: Tenant) -> "tuple[Any, ...]":
+        model = None if tenant.model is None else PythonModel(tenant.model).submit
+        return tenant._data(), model, submitted(tenant.providers)
+
+    def remove_tenant(self, name: str) -> bool:
+        """Forgets a tenant; calls and runs that name it are refused from now on. ``False`` if there was none."""
+        return self._native().remove_tenant(name)
 
     # Closing.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator, Mapping, Optional, Union
 
-from . import _native
-from ._errors import Denial
+from . import _native, _notebook
+from ._errors import Denial, OpcellError
 from ._plugins import Path
 from ._receipts import Receipt
 from ._waiting import awaited
 
-__all__ = ["Event", "Outcome", "Question", "Run", "Suspended", "Workflow"]
+__all__ = ["Event", "Outcome", "Question", "Run", "Suspended", "Text", "Workflow"]
 
 
 class Workflow:
@@ -126,6 +126,7 @@ class Outcome:
     """The questions that it waits for."""
     raw: Mapping[str, Any] = field(repr=False)
     """Every field."""
+    _run: Any = field(default=None, repr=False, compare=False)
 
     @property
     def completed(self) -> bool:
@@ -138,7 +139,7 @@ class Outcome:
         return self.status == "suspended"
 
     @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> "Outcome":
+    def _of(cls, data: Mapping[str, Any], run: "Optional[Run]" = None) -> "Outcome":
         return cls(
             data["run"],
             data["workflow"],
@@ -151,7 +152,24 @@ class Outcome:
             Receipt(data["receipt"]) if data["receipt"] else None,
             _questions(data["questions"]),
             data,
+            run,
         )
+
+    def __getstate__(self) -> "dict[str, Any]":
+        return {**self.__dict__, "_run": None}
+
+    def _with_history(self) -> "Outcome":
+        if self._run is not None and not isinstance(self._run, list):
+            object.__setattr__(self, "_run", self._run.history())
+        return self
+
+    def _repr_html_(self) -> str:
+        try:
+            events = self._with_history()._run
+        except OpcellError:
+            # Such as after the end of the host.
+            events = []
+        return _notebook.page(self, events or [])
 
 
 @dataclass(frozen=True)
@@ -182,7 +200,16 @@ class Suspended:
     questions: "list[Question]"
 
 
-Update = Union[Event, Suspended]
+@dataclass(frozen=True)
+class Text:
+    """A piece of a model's answer, as it comes. The journal has the answer, and no pieces."""
+
+    effect: int
+    """The round that it belongs to."""
+    text: str
+
+
+Update = Union[Event, Suspended, Text]
 
 
 def _update(data: Mapping[str, Any]) -> Optional[Update]:
@@ -190,6 +217,8 @@ def _update(data: Mapping[str, Any]) -> Optional[Update]:
         return Event._of(data["event"])
     if "questions" in data:
         return Suspended(_questions(data["questions"]))
+    if "text" in data:
+        return Text(data["effect"], data["text"])
     return None
 
 
@@ -216,19 +245,19 @@ class Run:
 
         A run of the journal that another process drives is waited for until it has ended.
         """
-        return Outcome._of(self._native.outcome().wait())
+        return Outcome._of(self._native.outcome().wait(), self)
 
     async def aoutcome(self) -> Outcome:
         """As :meth:`outcome`. Cancelling the task ends the waiting; the run continues."""
-        return Outcome._of(await awaited(self._native.outcome()))
+        return Outcome._of(await awaited(self._native.outcome()), self)
 
     def state(self) -> Outcome:
         """Returns how the run stands now."""
-        return Outcome._of(self._native.state().wait())
+        return Outcome._of(self._native.state().wait(), self)
 
     async def astate(self) -> Outcome:
         """As :meth:`state`."""
-        return Outcome._of(await awaited(self._native.state()))
+        return Outcome._of(await awaited(self._native.state()), self)
 
     def history(self) -> "list[Event]":
         """Every event until now, as the journal keeps them."""
@@ -241,8 +270,8 @@ class Run:
     def events(self) -> "Iterator[Update]":
         """Follows the run from its first event until this host no longer drives it.
 
-        Gives an :class:`Event` for everything that happens, and a :class:`Suspended` whenever the run waits for
-        answers.
+        Gives an :class:`Event` for everything that happens, a :class:`Suspended` whenever the run waits for answers,
+        and a :class:`Text` for each piece of a model's answer if the run was started with ``text=True``.
         """
         updates = self._native.updates().wait()
         while (data := updates.next().wait()) is not None:
@@ -323,6 +352,13 @@ class Run:
     async def acancel(self, reason: str, *, by: Optional[str] = None) -> None:
         """As :meth:`cancel`."""
         await awaited(self._native.cancel(reason, by))
+
+    def show(self) -> Outcome:
+        """Shows the run in a notebook while it goes, with its receipts and denials; returns its outcome."""
+        return _notebook.show(self)
+
+    def _repr_html_(self) -> str:
+        return self.state()._repr_html_()
 
     def __repr__(self) -> str:
         return f"Run({self.id!r})"

@@ -140,12 +140,12 @@ class _Workers:
     """Daemon threads of Python's own: one that blocks does not hold up the end of the interpreter."""
 
     def __init__(self) -> None:
-        self._calls: "queue.SimpleQueue[tuple[Tool, Any]]" = queue.SimpleQueue()
+        self._calls: "queue.SimpleQueue[tuple[Any, Any]]" = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._free = 0
 
-    def submit(self, tool: Tool, call: Any) -> None:
+    def submit(self, tool: Any, call: Any) -> None:
         with self._lock:
             starts = self._free <= 0 and self._threads < MAX_THREADS
             if starts:

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{self, exception},
+    model::PythonModel,
     pending::{Finish, Pending},
     run::{NativeRun, NativeWorkflow},
     tool::PythonTool,
@@ -9,12 +10,13 @@ use crate::{
 };
 use opcell::{
     CallError, CallOutput, CancellationToken, Config, Effects, Failure, Host, HostBuilder, NewRunId, Receipt,
-    ResumeOptions, RunOptions, ToolDescription, Value, consent::Requests,
+    ResumeOptions, RunOptions, RunText, ToolDescription, Value, consent::Requests,
 };
 use opcell_bindings::{
     data,
     error::{Raised, failure},
-    settings::{HostSettings, WrongSettings},
+    settings::{HostSettings, TenantSettings, WrongSettings},
+    updates::TextFeed,
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::{collections::HashMap, future::IntoFuture, mem::ManuallyDrop, path::PathBuf, sync::Arc, time::Duration};
@@ -63,12 +65,15 @@ pub(crate) fn given(what: &str, object: &Bound<'_, PyAny>) -> PyResult<Value> {
     from_python(object).map_err(|problem| error::unfit(what, &problem))
 }
 
-/// Builds a host of its settings, of the bytes of components by the names of their plugins, and of tools.
+/// Builds a host of its settings, of the bytes of components by the names of their plugins, of tools, and of models: one
+/// that answers whatever a session names, and those of providers, each a function that has a round performed.
 #[pyfunction]
 pub(crate) fn open_host(
     settings: &Bound<'_, PyAny>,
     components: HashMap<String, Vec<u8>>,
     tools: Vec<ToolSettings>,
+    model: Option<Py<PyAny>>,
+    providers: Vec<(String, Py<PyAny>)>,
 ) -> PyResult<Pending> {
     let py = settings.py();
     let settings = HostSettings::read(&given("the settings", settings)?).map_err(PyValueError::new_err)?;
@@ -81,7 +86,11 @@ pub(crate) fn open_host(
             Ok(Err(WrongSettings::Setting(problem))) => return Box::new(|_| Err(PyValueError::new_err(problem))),
             Err(error) => return Box::new(move |_| Err(error::plain("host", "host-not-built", &error.to_string()))),
         };
-        match tools.into_iter().fold(builder, offered).build().await {
+        let builder = tools.into_iter().fold(builder, offered);
+        let builder = model.into_iter().fold(builder, |builder, model| builder.model(PythonModel::new(model)));
+        let providers = providers.into_iter();
+        let builder = providers.fold(builder, |builder, (name, model)| builder.provider(name, PythonModel::new(model)));
+        match builder.build().await {
             Ok(host) => Box::new(move |py| {
                 let native = NativeHost { host: ManuallyDrop::new(host), process: std::process::id() };
                 Ok(Py::new(py, native)?.into_any())
@@ -89,6 +98,15 @@ pub(crate) fn open_host(
             Err(error) => raising(error),
         }
     }))
+}
+
+/// The feed for the text of a run's models, if it is asked for: with one, providers send their answers in pieces.
+fn feed(is_asked_for: bool) -> Option<Arc<TextFeed>> {
+    is_asked_for.then(Arc::default)
+}
+
+fn sink(feed: Option<&Arc<TextFeed>>) -> Option<Arc<dyn RunText>> {
+    feed.map(|feed| feed.clone() as Arc<dyn RunText>)
 }
 
 fn described(py: Python<'_>, tool: ToolSettings) -> PyResult<(Arc<PythonTool>, bool, bool)> {
@@ -183,12 +201,14 @@ impl NativeHost {
     }
 
     /// Starts a run; the result is a `NativeRun`.
-    #[pyo3(signature = (workflow, input, detach, id=None, user=None, tenant=None))]
+    #[pyo3(signature = (workflow, input, detach, text=false, id=None, user=None, tenant=None))]
+    #[allow(clippy::too_many_arguments, reason = "Python passes its options")]
     fn start(
         &self,
         workflow: &NativeWorkflow,
         input: &Bound<'_, PyAny>,
         detach: bool,
+        text: bool,
         id: Option<&str>,
         user: Option<&str>,
         tenant: Option<&str>,
@@ -196,9 +216,11 @@ impl NativeHost {
         let input = given("the input of the run", input)?;
         let id =
             id.map(str::parse::<NewRunId>).transpose().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let text = feed(text);
         let options = RunOptions {
             run: id,
             detach,
+            sink: sink(text.as_ref()),
             user: user.map(Into::into),
             tenant: tenant.map(Into::into),
             ..RunOptions::default()
@@ -206,18 +228,20 @@ impl NativeHost {
         let (host, workflow) = (Host::clone(&self.host), workflow.workflow.clone());
         Ok(Pending::new(async move {
             match host.start_with(&workflow, input, options).await {
-                Ok(run) => NativeRun::finish(run),
+                Ok(run) => NativeRun::finish(run, text),
                 Err(error) => raising(error),
             }
         }))
     }
 
     /// Drives a run of the journal that has no driver; the result is a `NativeRun`.
-    fn resume(&self, id: String, detach: bool) -> Pending {
-        let host = Host::clone(&self.host);
+    #[pyo3(signature = (id, detach, text=false))]
+    fn resume(&self, id: String, detach: bool, text: bool) -> Pending {
+        let (host, text) = (Host::clone(&self.host), feed(text));
         Pending::new(async move {
-            match host.resume(&id, ResumeOptions { detach, ..ResumeOptions::default() }).await {
-                Ok(run) => NativeRun::finish(run),
+            let options = ResumeOptions { detach, sink: sink(text.as_ref()), ..ResumeOptions::default() };
+            match host.resume(&id, options).await {
+                Ok(run) => NativeRun::finish(run, text),
                 Err(error) => raising(error),
             }
         })
@@ -234,7 +258,7 @@ impl NativeHost {
                     for resumed in resumed {
                         let id = resumed.id.to_string();
                         found.push(match resumed.run {
-                            Ok(run) => (id, NativeRun::finish(run)(py)?, py.None()),
+                            Ok(run) => (id, NativeRun::finish(run, None)(py)?, py.None()),
                             Err(error) => {
                                 let error = exception(py, &error.into());
                                 (id, py.None(), error.into_value(py).into_any())
@@ -251,6 +275,27 @@ impl NativeHost {
     /// A run of the journal by its ID, whichever process drives it.
     fn run_by_id(&self, id: &str) -> NativeRun {
         NativeRun::of_journal(self.host.run(id))
+    }
+
+    /// Makes a tenant known, or replaces it, with its own models as of a host.
+    fn set_tenant(
+        &self,
+        settings: &Bound<'_, PyAny>,
+        model: Option<Py<PyAny>>,
+        providers: Vec<(String, Py<PyAny>)>,
+    ) -> PyResult<Pending> {
+        let settings = TenantSettings::read(&given("the tenant", settings)?);
+        let tenant = settings.and_then(TenantSettings::tenant).map_err(PyValueError::new_err)?;
+        let tenant = model.into_iter().fold(tenant, |tenant, model| tenant.model(PythonModel::new(model)));
+        let providers = providers.into_iter();
+        let tenant = providers.fold(tenant, |tenant, (name, model)| tenant.provider(name, PythonModel::new(model)));
+        let host = Host::clone(&self.host);
+        Ok(Pending::new(async move { host.set_tenant(tenant).await.map_or_else(raising, |()| returning(Value::Null)) }))
+    }
+
+    /// Forgets a tenant. Returns `False` if there was none.
+    fn remove_tenant(&self, name: &str) -> bool {
+        self.host.remove_tenant(name)
     }
 
     /// Closes the host: calls and runs in flight have `grace` seconds.

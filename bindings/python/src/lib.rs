@@ -3,7 +3,7 @@
 //! The package's public classes are Python (`../opcell`): names, type hints, exceptions, the schemas of tools. This
 //! crate has what they stand on: one runtime for the process ([`runtime`]), operations that are waited for by a thread
 //! or by an event loop ([`pending`]), values ([`value`]), errors as data ([`error`]), the host and its calls
-//! ([`host`]), runs ([`run`]), and tools that are Python functions ([`tool`]).
+//! ([`host`]), runs ([`run`]), and tools and models that are Python functions ([`tool`], [`model`]).
 //!
 //! **Must not know** how a call is performed or what a step means: it translates, and `opcell` does the rest.
 //!
@@ -13,6 +13,7 @@
 
 mod error;
 mod host;
+mod model;
 mod pending;
 mod run;
 mod runtime;

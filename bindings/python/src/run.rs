@@ -6,14 +6,16 @@ use crate::{
     pending::{Finish, Pending},
     value::to_python,
 };
-use futures_util::{Stream, StreamExt as _};
-use opcell::{Decision, Delivery, Diagnostic, EffectId, Run, RunError, RunRef, RunUpdate, Value, Workflow};
-use opcell_bindings::data;
+use opcell::{Decision, Delivery, Diagnostic, EffectId, Run, RunError, RunRef, Value, Workflow};
+use opcell_bindings::{
+    data,
+    updates::{TextFeed, Updates},
+};
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
 };
-use std::{path::PathBuf, pin::Pin, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Mutex;
 
 /// A compiled workflow.
@@ -73,19 +75,18 @@ impl NativeWorkflow {
 pub(crate) struct NativeRun {
     driven: Option<Run>,
     by_id: RunRef,
+    /// The text of its models, if that was asked for.
+    text: Option<Arc<TextFeed>>,
 }
 
 impl NativeRun {
-    fn new(run: Run) -> Self {
-        Self { by_id: run.by_id().clone(), driven: Some(run) }
-    }
-
     pub(crate) fn of_journal(by_id: RunRef) -> Self {
-        Self { driven: None, by_id }
+        Self { driven: None, by_id, text: None }
     }
 
-    pub(crate) fn finish(run: Run) -> Finish {
-        Box::new(move |py| Ok(Py::new(py, Self::new(run))?.into_any()))
+    pub(crate) fn finish(run: Run, text: Option<Arc<TextFeed>>) -> Finish {
+        let run = Self { by_id: run.by_id().clone(), driven: Some(run), text };
+        Box::new(move |py| Ok(Py::new(py, run)?.into_any()))
     }
 
     fn driven(&self) -> PyResult<&Run> {
@@ -150,11 +151,12 @@ impl NativeRun {
 
     /// The updates of the run from the first one on; the result is a `NativeUpdates`.
     fn updates(&self) -> PyResult<Pending> {
-        let run = self.driven()?.clone();
+        let (run, text) = (self.driven()?.clone(), self.text.clone());
         Ok(Pending::new(async move {
             match run.updates().await {
                 Ok(updates) => {
-                    let updates = NativeUpdates { updates: Arc::new(Mutex::new(Box::pin(updates))) };
+                    let updates = Arc::new(Mutex::new(Updates::new(updates, text.as_deref())));
+                    let updates = NativeUpdates { updates };
                     Box::new(move |py: Python<'_>| Ok(Py::new(py, updates)?.into_any())) as Finish
                 }
                 Err(error) => raising(error),
@@ -218,8 +220,6 @@ fn with(decision: Decision, by: Option<String>, why: Option<String>) -> Decision
     why.into_iter().fold(decision, Decision::why)
 }
 
-type Updates = Pin<Box<dyn Stream<Item = RunUpdate> + Send>>;
-
 /// The updates of a run.
 #[pyclass(frozen, module = "opcell._native")]
 pub(crate) struct NativeUpdates {
@@ -228,12 +228,12 @@ pub(crate) struct NativeUpdates {
 
 #[pymethods]
 impl NativeUpdates {
-    /// The next update: an object with `event`, one with `questions`, or `None` at the end.
+    /// The next update: an object with `event`, `questions` or `text`, or `None` at the end.
     fn next(&self) -> Pending {
         let updates = self.updates.clone();
         Pending::new(async move {
             let update = updates.lock().await.next().await;
-            returning(update.as_ref().map_or(Value::Null, data::update))
+            returning(update)
         })
     }
 }

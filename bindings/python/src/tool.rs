@@ -26,6 +26,12 @@ pub(crate) struct PythonTool {
     pub(crate) submit: Arc<Py<PyAny>>,
 }
 
+/// A failure of a function, as it chooses it.
+pub(crate) fn failed(reason: &str, message: &str, retriable: bool) -> Failure {
+    let failure = Failure::host(one_line(reason, REASON_BYTES), one_line(message, MESSAGE_BYTES));
+    if retriable { failure.retriable() } else { failure }
+}
+
 type Answer = Result<Value, Failure>;
 
 /// One call of a tool, for the thread that performs it.
@@ -111,8 +117,7 @@ impl ToolCall {
 
     /// Answers with a failure.
     fn fail(&self, reason: &str, message: &str, retriable: bool) {
-        let failure = Failure::host(one_line(reason, REASON_BYTES), one_line(message, MESSAGE_BYTES));
-        self.answer(Err(if retriable { failure.retriable() } else { failure }));
+        self.answer(Err(failed(reason, message, retriable)));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use opcell::{
     CompileMode, CompileProgram, Config, FilesGrant, Grant, HostBuilder, LimitRequest, NewPermissions, PluginConfig,
-    Rejected, StoreGrant, Value,
+    Rejected, StoreGrant, Tenant, Value,
 };
 use serde::Deserialize;
 use std::{
@@ -34,6 +34,9 @@ pub struct HostSettings {
 #[serde(deny_unknown_fields)]
 struct PluginSettings {
     name: String,
+    /// `true` of a plugin that is part of the library: it has neither a path nor bytes.
+    #[serde(default)]
+    builtin: bool,
     path: Option<PathBuf>,
     grants: Vec<GrantSettings>,
     limits: Limits,
@@ -90,6 +93,45 @@ impl GrantSettings {
     }
 }
 
+/// Settings of a tenant, without its models.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TenantSettings {
+    name: String,
+    limits: Limits,
+    /// Grants by plugins.
+    grants: BTreeMap<String, Vec<GrantSettings>>,
+    /// Settings by plugins.
+    settings: BTreeMap<String, BTreeMap<String, String>>,
+    /// Keys by providers. Nothing shows them.
+    keys: BTreeMap<String, String>,
+}
+
+impl TenantSettings {
+    /// Reads settings.
+    ///
+    /// # Errors
+    /// With the key that is unknown, missing or of another type.
+    pub fn read(settings: &Value) -> Result<Self, String> {
+        serde_json::from_value(serde_json::Value::from(settings)).map_err(|error| error.to_string())
+    }
+
+    /// Returns the tenant.
+    ///
+    /// # Errors
+    /// When a limit does not fit.
+    pub fn tenant(self) -> Result<Tenant, String> {
+        let mut tenant = Tenant::new(self.name).limits(self.limits.request()?);
+        for (plugin, grants) in self.grants {
+            tenant = grants.into_iter().fold(tenant, |tenant, grant| tenant.grant(&plugin, grant.grant()));
+        }
+        for (plugin, settings) in self.settings {
+            tenant = settings.into_iter().fold(tenant, |tenant, (key, text)| tenant.setting(&plugin, key, text));
+        }
+        Ok(self.keys.into_iter().fold(tenant, |tenant, (provider, key)| tenant.model_key(provider, key)))
+    }
+}
+
 /// Settings that do not make a host.
 pub enum WrongSettings {
     /// A finding in the project.
@@ -125,6 +167,8 @@ impl HostSettings {
         }
         for plugin in self.plugins {
             let mut config = match (plugin.path, components.remove(&plugin.name)) {
+                (None, None) if plugin.builtin => PluginConfig::builtin(&plugin.name)
+                    .ok_or_else(|| format!("no plugin `{}` is part of the library; `code` is", plugin.name))?,
                 (Some(path), None) => PluginConfig::new(plugin.name, path),
                 (None, Some(component)) => PluginConfig::from_bytes(plugin.name, component),
                 _ => return Err(format!("the plugin `{}` is either a file or bytes", plugin.name).into()),
