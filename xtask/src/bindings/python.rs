@@ -1,6 +1,9 @@
 //! The Python package as a wheel.
 
-use super::{Built, Language, PATH_WITHOUT_RUST};
+use super::{
+    Built, Language, PATH_WITHOUT_RUST, Tests,
+    adapters::{self, Installer, TEST_TIME, within},
+};
 use crate::process::{output, root, run, target_directory};
 use anyhow::{Context as _, Result, bail};
 use std::{
@@ -31,10 +34,15 @@ fn environment(folder: &Path) -> Result<()> {
 }
 
 /// Packs the wheel, and tests it if asked.
-pub fn package(built: &Built, folder: &Path, tests: bool) -> Result<()> {
+pub fn package(built: &Built, folder: &Path, tests: Tests) -> Result<()> {
     let wheel = wheel(built, &folder.join("wheels"))?;
     eprintln!("bindings: {} bytes  {}", fs::metadata(&wheel)?.len(), wheel.display());
-    if tests { tested(&wheel, &folder.join("empty"), &folder.join("home")) } else { Ok(()) }
+    let home = folder.join("home");
+    fs::create_dir_all(&home)?;
+    if tests.package {
+        tested(&wheel, &folder.join("empty"), &home)?;
+    }
+    if tests.adapters { adapted(&wheel, &folder.join("adapters"), &home, tests.newest) } else { Ok(()) }
 }
 
 fn wheel(built: &Built, wheels: &Path) -> Result<PathBuf> {
@@ -52,11 +60,42 @@ fn wheel(built: &Built, wheels: &Path) -> Result<PathBuf> {
 /// Installs the wheel into an empty environment, and runs the tests there, with nothing of Rust on the path.
 fn tested(wheel: &Path, environment: &Path, home: &Path) -> Result<()> {
     let python = environment.join("bin/python");
-    run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]).arg(wheel))?;
-    fs::create_dir_all(home)?;
-    let mut tests = Command::new(&python);
-    tests.args(["-m", "unittest", "discover", "--start-directory"]).arg(root().join("bindings/python/tests"));
+    installed(&python, wheel)?;
+    let tests = Command::new(&python);
+    discovered(tests, &root().join("bindings/python/tests"), "test*.py", home)
+}
+
+fn installed(python: &Path, wheel: &Path) -> Result<()> {
+    run(Command::new(python).args(["-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]).arg(wheel))
+}
+
+/// Runs the tests of a folder, with nothing of Rust on the path.
+fn discovered(mut tests: Command, folder: &Path, pattern: &str, home: &Path) -> Result<()> {
+    tests.args(["-m", "unittest", "discover", "--pattern", pattern, "--start-directory"]).arg(folder);
     tests.env_clear().env("HOME", home).env("PATH", PATH_WITHOUT_RUST).env("PYTHONDONTWRITEBYTECODE", "1");
     tests.env("OPCELL_REPOSITORY", root());
     run(tests.current_dir(home))
+}
+
+/// Installs the wheel and the libraries of the adapters into an environment of their own, and tests each adapter there.
+fn adapted(wheel: &Path, folder: &Path, home: &Path, is_newest: bool) -> Result<()> {
+    environment(folder)?;
+    let python = folder.join("bin/python");
+    installed(&python, wheel)?;
+    let installer = Installer::start();
+    for adapter in adapters::listed("python")? {
+        let packages = adapters::packages(&adapter, is_newest);
+        let what = format!("the adapter `opcell.{}`", adapter.name);
+        let options = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=15"];
+        let install = |left| {
+            let mut install = within(left, &python);
+            install.args(options);
+            install
+        };
+        if installer.install(&what, &packages, install) {
+            let test = format!("test_{}.py", adapter.name);
+            discovered(within(TEST_TIME, &python), &root().join("bindings/python/adapters"), &test, home)?;
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,15 @@
+import type { Tool } from "@mastra/core/tools";
+import type { CallOptions, Host, Reply } from "./index";
+
+export interface OperationToolsOptions extends Omit<CallOptions, "signal"> {
+  /** The IDs of the operations that the model may call; all of them by default. */
+  operations?: readonly string[];
+  /** Gets every reply, with its receipt. */
+  onReply?: (reply: Reply, operation: string) => void | Promise<void>;
+}
+
+/**
+ * Returns the operations of a host as tools of Mastra, by their names: `repo/inventory` is `repo_inventory`.
+ * A failure is an error of the tool, which the model reads, with the change that would allow what was refused.
+ */
+export declare function operationTools(host: Host, options?: OperationToolsOptions): Promise<Record<string, Tool<any, any>>>;
