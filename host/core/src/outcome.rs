@@ -308,8 +308,8 @@ pub enum Question {
         due: Option<Timestamp>,
         /// Different people who must approve it.
         people: u32,
-        /// Those who have.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        /// Those who have. Versions up to 0.1.0 wrote `approved_by`.
+        #[serde(rename = "approved-by", alias = "approved_by", default, skip_serializing_if = "Vec::is_empty")]
         approved_by: Vec<Arc<str>>,
     },
     /// A form that a tool asks a person to fill in, in the middle of a call.

@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 /// Events that are read at once.
 pub(crate) const PAGE: u64 = 256;
@@ -45,6 +45,9 @@ const READING: usize = 4;
 
 /// The interval at which a run that has a reader is polled.
 const POLL: Duration = Duration::from_millis(50);
+
+/// The first pause after an answer: each one that follows is twice as long, up to [`POLL`].
+const SHORTEST_POLL: Duration = Duration::from_millis(1);
 
 /// One event, ready to be sent.
 #[derive(Debug, Clone)]
@@ -161,6 +164,8 @@ struct Followed {
     recent: Mutex<VecDeque<Arc<Piece>>>,
     /// Number of the newest event.
     news: watch::Sender<u64>,
+    /// Told when someone has answered the run.
+    answered: Notify,
 }
 
 /// The answer to a reader from the newest events.
@@ -174,7 +179,7 @@ enum Found {
 
 impl Followed {
     fn new(last: u64) -> Self {
-        Self { recent: Mutex::default(), news: watch::Sender::new(last) }
+        Self { recent: Mutex::default(), news: watch::Sender::new(last), answered: Notify::new() }
     }
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Piece>>> {
@@ -224,6 +229,14 @@ impl Feeds {
     /// A reader of a run's events after one of them.
     pub(crate) fn reader(self: &Arc<Self>, run: RunId, after: u64) -> Reader {
         Reader { feeds: self.clone(), run, last: after, ended: false, live: None, held: None, held_after: after }
+    }
+
+    /// Ends the pause of whoever reads this run: it was answered, so that its next events are due. A shorter interval
+    /// would do so as well, but for all runs that are read, of which most wait for something else.
+    pub(crate) fn answered(&self, run: &RunId) {
+        if let Some(followed) = self.followed().get(run) {
+            followed.answered.notify_one();
+        }
     }
 
     /// Returns the number of runs that are followed now.
@@ -279,7 +292,7 @@ impl Feeds {
 
     /// Keeps what happens in a run until it ends or no one reads.
     async fn follow(&self, run: &RunId, mut last: u64, followed: &Arc<Followed>) -> Result<(), RunError> {
-        let mut is_end = false;
+        let (mut is_end, mut pause) = (false, POLL);
         loop {
             if !is_end {
                 let (frames, _) = read(&self.engine, run, last, PAGE, PIECE_BYTES).await?;
@@ -290,7 +303,10 @@ impl Feeds {
                     continue;
                 }
             }
-            tokio::time::sleep(POLL).await;
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(POLL),
+                () = followed.answered.notified() => pause = SHORTEST_POLL,
+            }
             // Under the lock, so that no reader joins a feed that has just ended.
             let mut all = self.followed();
             if followed.news.receiver_count() == 0 {
@@ -376,5 +392,82 @@ impl Reader {
         self.ended = piece.is_end;
         self.held = Some(piece);
         Some(text)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::*;
+    use crate::{
+        access::{Admitted, Caller},
+        api,
+        tenant::{Tenant, TenantLimits},
+    };
+    use opcell::{Host, ResumeOptions, RunOptions, Value, Workflow, document};
+    use opcell_engine::Wanted;
+    use std::path::Path;
+    use tokio::time::Instant;
+
+    const ASKS: &str = r#"{:name "asks" :description "Asks"
+        :steps [{:name "ask" :type :wait :signal "ship" :approval true :question "Ship?"}]}"#;
+
+    /// A tenant with one run that asks, and a reader who has read all that it has so far.
+    async fn asked() -> (Admitted, RunId, Reader) {
+        let host = Host::builder().build().await.unwrap();
+        let workflow = Workflow::of(document::compile(Path::new("asks.edn"), ASKS.to_owned())).unwrap();
+        let run: RunId = "asks-1".into();
+        let options = RunOptions { run: Some("asks-1".parse().unwrap()), detach: true, ..RunOptions::default() };
+        host.start_with(&workflow, Value::Null, options).await.unwrap().finished().await.unwrap();
+        let tenant = Arc::new(Tenant::new("default", host, TenantLimits::default()));
+        let caller = Caller { name: "ann".into(), tenant: None, scopes: None };
+        let mut reader = tenant.feeds.reader(run.clone(), 0);
+        reader.next().await.unwrap().unwrap();
+        (Admitted { tenant, caller }, run, reader)
+    }
+
+    /// Time until a reader, in the middle of a pause, sees the end of a run that is continued 5 ms after `answer`.
+    async fn seen_after(admitted: &Admitted, run: &RunId, reader: &mut Reader, answer: impl Future) -> Duration {
+        let asked = Instant::now();
+        let mut ended = None;
+        let reading = async {
+            while reader.next().await.unwrap().is_some() {}
+            ended = Some(asked.elapsed());
+        };
+        let continuing = async {
+            // The reader's pause has begun.
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            answer.await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let host = admitted.tenant.host.now();
+            host.resume(run, ResumeOptions::default()).await.unwrap().finished().await.unwrap();
+        };
+        tokio::join!(reading, continuing);
+        ended.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_ends_the_pause_of_a_runs_readers() {
+        let (admitted, run, mut reader) = asked().await;
+        let answer = async {
+            let sent = api::answer(&admitted, run.clone(), Wanted::default(), true, None).await;
+            sent.map(drop).unwrap();
+        };
+        let took = seen_after(&admitted, &run, &mut reader, answer).await;
+        // Continued after 8 ms; the pauses that follow the answer are of 1, 2, 4 and 8 ms.
+        assert!(took < Duration::from_millis(20), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_no_one_answered_is_polled_as_seldom_as_before() {
+        let (admitted, run, mut reader) = asked().await;
+        let elsewhere = async {
+            // Another process has answered.
+            let engine = admitted.tenant.host.engine();
+            let data = Value::object([("approved", Value::from(true))]);
+            engine.signal(&run, &"ship".into(), data, None).await.unwrap();
+        };
+        let took = seen_after(&admitted, &run, &mut reader, elsewhere).await;
+        assert!(took >= Duration::from_millis(40) && took <= POLL * 2, "{took:?}");
     }
 }

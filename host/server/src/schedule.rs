@@ -156,5 +156,6 @@ pub(crate) async fn send(
         }
         error => error.into(),
     })?;
+    tenant.feeds.answered(run);
     Ok(sent.is_some())
 }

@@ -7,18 +7,24 @@ use opcell_engine::{
     approval::ToolApproval,
     call::CodeTools,
     conversation::{Message as ChatMessage, Role},
-    event::Answer,
+    event::{Answer, Timestamp},
     inner::{Approval, InnerJournal},
     outcome::Question,
     ports::{
         Call, Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
-        Success, TextSink, ToolCall,
+        Success, TextSink, Timer, ToolCall,
     },
 };
-use opcell_ir::ir::{ApprovalRule, Ask, CodeMode};
+use opcell_ir::ir::{ApprovalRule, Ask, CodeMode, Then};
 use opcell_journal::{Journal, MemoryJournal, NewRun, Record, RunId};
 use opcell_types::{CallContext, Source, ToolDescription, Value};
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 const STEP: &str = r#"{"name":"a","type":"invoke","invoke":{"operation":"p"},"yields":{"type":"data","data":"data"}}"#;
 
@@ -49,12 +55,39 @@ struct Cells {
     made: Arc<Mutex<Vec<String>>>,
     journal: MemoryJournal,
     effects: Effects,
+    /// The rule by which a program asks a person before it sends.
+    rule: ApprovalRule,
+    clock: Clock,
+}
+
+/// The clock of the engine: it stands still until a test lets time pass.
+#[derive(Debug, Clone, Default)]
+struct Clock(Arc<AtomicI64>);
+
+#[async_trait]
+impl Timer for Clock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_000_000 + self.0.load(SeqCst))
+    }
+
+    async fn sleep(&self, ms: f64) {
+        self.deadline(ms).await;
+    }
+
+    async fn deadline(&self, ms: f64) {
+        tokio::time::sleep(Duration::from_secs_f64(ms / 1000.0)).await;
+    }
 }
 
 impl Cells {
     fn new(plan: &[Planned], time: u64) -> Self {
-        let (made, journal) = Default::default();
-        Self { plan: plan.to_vec(), time, made, journal, effects: Effects::Once }
+        let (made, journal, clock) = Default::default();
+        let rule = ApprovalRule::of(Ask::Always);
+        Self { plan: plan.to_vec(), time, made, journal, effects: Effects::Once, rule, clock }
+    }
+
+    fn asking(self, rule: ApprovalRule) -> Self {
+        Self { rule, ..self }
     }
 
     fn within(self, journal: MemoryJournal) -> Self {
@@ -312,7 +345,7 @@ impl Sessions for Programs {
             tool: "send".to_owned(),
             effects: Effects::Once,
             identity: "the tool send".into(),
-            rules: vec![ApprovalRule::of(Ask::Always)].into(),
+            rules: vec![self.0.rule.clone()].into(),
             approved: Vec::new(),
         };
         Ok(OpenedSession {
@@ -353,7 +386,7 @@ impl Sessions for Programs {
                 match inner.approval(tool, &asked).await {
                     Ok(Approval::Approved(changed)) => said.extend(changed),
                     Ok(Approval::Refused(refused)) => {
-                        said.push(Value::from(refused.message.clone()));
+                        said.push(Value::from(format!("{}: {}", refused.reason, refused.message)));
                         let refused = async |_| Err(refused).into();
                         let reply = inner.call((tool, &asked, Effects::Pure), call.context.clone(), refused).await;
                         assert!(reply.result.is_err());
@@ -371,7 +404,8 @@ impl Sessions for Programs {
 
 fn session_engine(cells: &Cells) -> Engine {
     let journal = Arc::new(cells.journal.clone());
-    Engine::builder().sessions(Arc::new(Programs(cells.clone()))).journal(journal).build()
+    let programs = Arc::new(Programs(cells.clone()));
+    Engine::builder().sessions(programs).journal(journal).timer(Arc::new(cells.clock.clone())).build()
 }
 
 /// Drives the run until it ends, with a person who approves whatever they are asked about. How often they were.
@@ -438,7 +472,75 @@ async fn a_program_learns_that_a_person_refused_its_call_and_continues() {
     let refusal = Decision::refuse().why("not today").by("ann");
     session_engine(&cells).decide(&"r".into(), id, &refusal).await.unwrap();
     let (outcome, asked) = approving(&cells, resume_session(&cells).await).await;
-    let expected = r#"["look at 100","a person (ann) refused this call: not today","put at 100","send at 100"]"#;
+    let expected =
+        r#"["look at 100","approval-refused: a person (ann) refused this call: not today","put at 100","send at 100"]"#;
     assert_eq!((outcome.result.as_str(), asked), (Some(expected), 1), "{outcome:?}");
     assert_eq!(cells.made().len(), 3);
+}
+
+/// The question of a run that asks one about a call.
+fn the_question(outcome: &RunOutcome) -> &Question {
+    let [question @ Question::Call { .. }] = outcome.questions.as_slice() else { panic!("{outcome:?}") };
+    question
+}
+
+#[tokio::test]
+async fn two_different_people_approve_a_call_of_a_program() {
+    let rule = ApprovalRule { people: Some(2), ..ApprovalRule::of(Ask::Always) };
+    let cells = Cells::new(&PLAN[..2], 100).asking(rule);
+    let (outcome, engine) = (start_session(&cells).await, session_engine(&cells));
+    let id = the_question(&outcome).id().unwrap();
+    let decide = async |decision: Decision| engine.decide(&"r".into(), id, &decision).await;
+    decide(Decision::approve().by("ann (uid 7)")).await.unwrap();
+    let outcome = resume_session(&cells).await;
+    assert_eq!(cells.made().len(), 1, "one person is not enough");
+    let Question::Call { approved_by, people, .. } = the_question(&outcome) else { unreachable!() };
+    assert_eq!((approved_by.as_slice(), *people), (&["ann (uid 7)".into()][..], 2));
+    let written = Value::of(the_question(&outcome)).unwrap().to_json();
+    assert!(written.contains(r#""approved-by":["ann (uid 7)"]"#), "{written}");
+    let before: Question = Value::from_json(&written.replace("approved-by", "approved_by")).unwrap().to().unwrap();
+    assert_eq!(before, *the_question(&outcome));
+    // The same person under another name, no one, and what would be more than this call as it was shown.
+    let by_bob = || Decision::approve().by("bob (uid 8)");
+    let changed = by_bob().arguments(json(r#"{"number":7}"#));
+    for refused in [Decision::approve().by("bob (uid 7)"), Decision::approve(), changed, by_bob().for_the_run()] {
+        assert_eq!(decide(refused.clone()).await.unwrap_err().kind(), "answer-not-taken", "{refused:?}");
+    }
+    assert_eq!(resume_session(&cells).await.status, Status::Suspended);
+    decide(by_bob()).await.unwrap();
+    let outcome = resume_session(&cells).await;
+    assert_eq!(outcome.result.as_str(), Some(r#"["look at 100","send at 100"]"#), "{outcome:?}");
+    assert_eq!(cells.made().len(), 2);
+}
+
+#[tokio::test]
+async fn a_program_learns_that_no_one_answered_in_time_and_continues() {
+    const MINUTE: i64 = 60_000_000;
+    for then in [Then::Refuse, Then::Fail] {
+        let rule = ApprovalRule { within_seconds: Some(60), then: Some(then), ..ApprovalRule::of(Ask::Always) };
+        let cells = Cells::new(&PLAN[..3], 100).asking(rule);
+        let outcome = start_session(&cells).await;
+        let id = the_question(&outcome).id().unwrap().clone();
+        assert!(outcome.due.is_some(), "a worker continues it in time");
+        cells.clock.0.fetch_add(MINUTE - 1, SeqCst);
+        assert_eq!(resume_session(&cells).await.status, Status::Suspended);
+        cells.clock.0.fetch_add(1, SeqCst);
+        let late = session_engine(&cells).decide(&"r".into(), &id, &Decision::approve().by("ann")).await;
+        assert!(matches!(late, Err(RunError::NotAsked { .. })), "{late:?}");
+        let outcome = resume_session(&cells).await;
+        let timed_out = "approval-timeout: there was no answer in time whether this call may be made";
+        let expected = format!(r#"["look at 100","{timed_out}","put at 100"]"#);
+        assert_eq!((outcome.status, outcome.result.as_str()), (Status::Completed, Some(&*expected)), "{then:?}");
+        assert_eq!(cells.made().len(), 2, "what no one approved is not called");
+        // Nor after a crash at any place.
+        let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+        let asked = records.iter().position(|record| &*record.kind == "calls-asked").unwrap();
+        for keep in asked + 1..records.len() {
+            let fresh = Cells { made: Arc::default(), ..cells.clone() };
+            let fresh = fresh.within(holding(records[..keep].to_vec()).await);
+            let again = resume_session(&fresh).await;
+            assert_eq!(again.result.as_str(), Some(&*expected), "after event {keep}: {again:?}");
+            assert!(fresh.made().iter().all(|made| !made.starts_with("send")), "after event {keep}");
+        }
+    }
 }

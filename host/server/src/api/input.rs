@@ -75,6 +75,7 @@ pub(crate) async fn send(
     let _room = admitted.tenant.views.room().await?;
     let by = Some(admitted.caller.name.clone());
     admitted.tenant.host.engine().answer_input(&run, question, answer, by, Some(from.into())).await?;
+    admitted.tenant.feeds.answered(&run);
     tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name, run = %run,
         question, action = answer.action(), "answered a form");
     Ok(Json(Sent::to(run)))

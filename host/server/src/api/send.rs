@@ -53,6 +53,7 @@ async fn deliver(admitted: &Admitted, run: RunId, name: Arc<str>, data: Value) -
     // The run is read to see whether it takes this.
     let _room = admitted.tenant.views.room().await?;
     let delivery = admitted.tenant.host.engine().signal_from(&run, &name, data, sender).await?;
+    admitted.tenant.feeds.answered(&run);
     let step = match delivery {
         Some(Delivery::Now(step)) => Some(step),
         Some(Delivery::Queued) | None => None,
@@ -152,6 +153,7 @@ pub(crate) async fn answer_calls(
         let (by, from) = (Some(admitted.caller.name.clone()), Some(from.into()));
         let engine = admitted.tenant.host.engine();
         engine.answer_call(&run, question, answer.clone(), by, from).await?;
+        admitted.tenant.feeds.answered(&run);
         let approved = matches!(answer, CallAnswer::Approve { .. });
         tracing::info!(target: "opcell::audit", caller = %admitted.caller.name, tenant = %admitted.tenant.name, run = %run,
             question, approved, "answered about a call");
@@ -216,6 +218,7 @@ pub(crate) async fn grant(
         let by = Some(admitted.caller.name.clone());
         let message = Message::Grant { effect: Some(effect), grant, question: Some(question), by };
         admitted.tenant.host.engine().send(&run, &message).await?;
+        admitted.tenant.feeds.answered(&run);
     }
     Ok(Json(Sent { run, step: None }))
 }
@@ -369,6 +372,7 @@ pub(crate) async fn answer(
     let _room = admitted.tenant.views.room().await?;
     let by = Some(admitted.caller.name.clone());
     let delivery = admitted.tenant.host.engine().answer(&run, &asked.id, Value::object(data), by).await?;
+    admitted.tenant.feeds.answered(&run);
     let step = match delivery {
         Delivery::Now(step) => Some(step),
         Delivery::Queued => None,
@@ -398,5 +402,6 @@ pub(super) async fn cancel(
     let reason = body.reason.unwrap_or_else(|| "cancelled".to_owned());
     let message = Message::Cancel { reason: reason.into(), by: Some(admitted.caller.name.clone()) };
     admitted.tenant.host.engine().send(&run, &message).await?;
+    admitted.tenant.feeds.answered(&run);
     Ok((StatusCode::ACCEPTED, Json(Sent { run, step: None })))
 }

@@ -222,6 +222,7 @@ impl McpServer {
                     host.engine().signal_from(run, &name, data, sender).await.map(drop)
                 }
             };
+            self.tenant.feeds.answered(run);
             match sent {
                 Ok(()) => answers.sent.push(id),
                 // Someone else was first.
@@ -311,6 +312,7 @@ impl McpServer {
         let reason = "cancelled by the client of the tool".into();
         let message = Message::Cancel { reason, by: Some(by.into()) };
         let _ = self.tenant.host.engine().send(run, &message).await;
+        self.tenant.feeds.answered(run);
         self.resume(run);
     }
 
@@ -391,6 +393,7 @@ impl McpServer {
             if let Err(error) = engine.signal_from(&run, &MESSAGE_SIGNAL.into(), message.into(), sender).await {
                 return wrong(Problem::from(error).detail);
             }
+            self.tenant.feeds.answered(&run);
             self.resume(&run);
         }
         self.follow(&run, WAIT, false, &[], context).await;

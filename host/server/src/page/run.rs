@@ -324,7 +324,9 @@ pub(super) async fn cancel(
     visitor.check(&form.proof)?;
     let admitted = visitor.admit(&tenant, Scope::Run)?;
     let message = Message::Cancel { reason: "cancelled on the page".into(), by: Some(admitted.caller.name.clone()) };
-    admitted.tenant.host.engine().send(&run.as_str().into(), &message).await?;
+    let id: RunId = run.as_str().into();
+    admitted.tenant.host.engine().send(&id, &message).await?;
+    admitted.tenant.feeds.answered(&id);
     Ok(Redirect::to(&run_place(&tenant, &run)).into_response())
 }
 
