@@ -206,7 +206,7 @@ impl Reader<'_> {
     fn text_of(&self, table: &Table, key: &str) -> Result<String, AuthorError> {
         match table.get(key) {
             Some(Item::Value(Toml::String(text))) if !text.value().trim().is_empty() => Ok(text.value().clone()),
-            Some(item) => Err(self.error(item.span(), format!("`{key}`: expected a text that is not empty"))),
+            Some(item) => Err(self.error(item.span(), format!("`{key}`: expected a string that is not empty"))),
             None => Err(self.error(table.span(), format!("`{key}` is missing here"))),
         }
     }

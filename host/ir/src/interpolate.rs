@@ -102,7 +102,7 @@ impl Interpolation {
                     let value = expression.evaluate_cow(context)?;
                     let bytes = (out.len() as u64).saturating_add(value.measure().bytes());
                     if bytes > MAX_BYTES {
-                        let message = format!("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed");
+                        let message = format!("a string would take {bytes} bytes; at most {MAX_BYTES} are allowed");
                         return Err(ExprError { kind: ExprErrorKind::Size, message, position: None });
                     }
                     match value.as_ref() {

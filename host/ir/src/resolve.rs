@@ -131,7 +131,7 @@ pub enum ResolveError {
         token: String,
     },
     /// Texts that would take more than [`MAX_BYTES`], one or several for one value.
-    #[error("a text would take {bytes} bytes; at most {MAX_BYTES} are allowed")]
+    #[error("a string would take {bytes} bytes; at most {MAX_BYTES} are allowed")]
     TooLarge {
         /// Bytes that the value would have.
         bytes: u64,

@@ -317,7 +317,7 @@ pub async fn fetch(url: &str, private: bool) -> Result<String, String> {
         return Err(format!("the answer has the status {status}"));
     }
     let body = answer.get("body").and_then(Value::as_str);
-    body.map(str::to_owned).ok_or_else(|| "the answer is not a text".to_owned())
+    body.map(str::to_owned).ok_or_else(|| "the answer is not text".to_owned())
 }
 
 fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, String> {
@@ -549,7 +549,7 @@ fn credential(header: &InputText) -> Result<RemoteCredential, String> {
         Some(Some((prefix, rest))) if rest.ends_with('}') && !rest.trim_end_matches('}').contains(['{', '}']) => {
             (plain(prefix.to_owned(), &name)?, rest.trim_end_matches('}').to_owned())
         }
-        Some(_) => return Err(format!("its header `{name}` is not a secret after a text")),
+        Some(_) => return Err(format!("its header `{name}` is not a secret after a prefix")),
     };
     let variable = of.to_ascii_uppercase().replace('-', "_");
     if !is_variable(&variable) {

@@ -206,7 +206,7 @@ pub(crate) mod as_bytes {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         let value = serde_json::Value::deserialize(deserializer)?;
-        super::bytes_of(&value).ok_or_else(|| D::Error::custom("expected a text or {\"base64\": …}"))
+        super::bytes_of(&value).ok_or_else(|| D::Error::custom("expected a string or {\"base64\": …}"))
     }
 }
 

@@ -250,7 +250,7 @@ impl McpServer {
                     let mut arguments = arguments;
                     let name = match arguments.remove("name") {
                         Some(Json::String(name)) => name,
-                        _ => return Err(ErrorData::invalid_params("`name` must be a text", None)),
+                        _ => return Err(ErrorData::invalid_params("`name` must be a string", None)),
                     };
                     request.arguments = match arguments.remove("arguments") {
                         None | Some(Json::Null) => None,

@@ -325,7 +325,7 @@ impl Builder {
                     && let Some(block) = self.block()
                     && let Some(line) = dedented_line(text, span, block)
                 {
-                    return Err(error("A text of several lines must be indented more than its parent", line));
+                    return Err(error("A string of several lines must be indented more than its parent", line));
                 }
                 self.add(node, 1, text)?;
             }

@@ -127,7 +127,7 @@ fn text_of(arguments: &Value, key: &str) -> Result<Arc<str>, Failure> {
     given.and_then(Value::as_str).map(Arc::from).ok_or_else(|| {
         let message = match given {
             None => format!("`{key}` is missing: it is a required text"),
-            Some(other) => format!("`{key}` must be a text, got {}", other.to_json()),
+            Some(other) => format!("`{key}` must be a string, got {}", other.to_json()),
         };
         super::failure("invalid-arguments", message)
     })

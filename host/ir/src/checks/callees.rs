@@ -161,7 +161,7 @@ fn unread_contract(ir: &WorkflowIr, place: &str, find: &dyn Fn(&str) -> Option<A
     let kinds = of_workflow(&ir.name, &|name| if name == ir.name.as_ref() { Some(this.clone()) } else { find(name) })?;
     (kinds == Kinds::DATA).then(|| {
         let message = format!(
-            "Workflow `{}` ends with data: its terminal contract is about a text, and is never looked at",
+            "Workflow `{}` ends with data: its terminal contract is about a string, and is never checked",
             ir.name
         );
         Diagnostic::warning("contract-without-text", message)

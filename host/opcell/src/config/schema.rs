@@ -110,7 +110,7 @@ pub fn schema() -> Value {
                 "record-host-calls": flag("Records the arguments and answers of plugins' host calls with their runs."),
             })),
             "quantity": {
-                "description": "A number, or a text with a unit: `64 MiB`, `5 s`.",
+                "description": "A number, or a string with a unit: `64 MiB`, `5 s`.",
                 "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
             },
             "access": {"enum": ["read", "read-write"], "default": "read", "description": "Read only, or read and write."},

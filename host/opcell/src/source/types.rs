@@ -10,7 +10,7 @@ pub(super) type Named = BTreeMap<String, Value>;
 const MAX_DEPTH: usize = 32;
 
 /// The names that a type may have.
-const NAMES: &str = "string, number, integer, boolean, null, object, any, a text in quotes, T[], Array<T>, \
+const NAMES: &str = "string, number, integer, boolean, null, object, any, a quoted string, T[], Array<T>, \
                      Record<string, T>, {name: T, other?: T}, A | B, or the name of a @typedef";
 
 /// The JSON Schema of a type.
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
 
     fn literal(&mut self, quote: char) -> Result<Value, String> {
         let inner = self.rest().get(1..).unwrap_or_default();
-        let end = inner.find(quote).ok_or_else(|| format!("the type `{}` has a text without an end", self.text))?;
+        let end = inner.find(quote).ok_or_else(|| format!("the type `{}` has a string without an end", self.text))?;
         self.at += end + 2;
         Ok(json!({"const": inner.get(..end).unwrap_or_default()}))
     }
@@ -264,7 +264,7 @@ mod tests {
             ("{a: }", "where a type is expected"),
             ("string]", "`]` too much"),
             ("Array<string", "lacks a `>`"),
-            ("'a", "a text without an end"),
+            ("'a", "a string without an end"),
             ("{: string}", "the name of a property"),
             ("1-2", "`1-2` is not a number"),
             (deep.as_str(), "nested more than 32 deep"),

@@ -58,7 +58,7 @@ fn to_val(value: Value, of_type: &Type) -> Result<Val, String> {
         }
         Type::String => match value {
             Value::String(text) => Val::String(text),
-            value => return Err(expected("a text", &value)),
+            value => return Err(expected("a string", &value)),
         },
         Type::List(list) => match (list.ty(), value) {
             (Type::U8, Value::String(text)) => Val::List(bytes(&text, None)?),

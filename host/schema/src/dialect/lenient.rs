@@ -17,7 +17,7 @@ pub(super) fn expected(keyword: &str, value: &Value) -> Option<&'static str> {
             (value.as_object().is_some_and(|map| map.values().all(is_texts)), "an object of lists of names")
         }
         "enum" => (value.is_array(), "a list"),
-        "pattern" => (value.is_string(), "a text"),
+        "pattern" => (value.is_string(), "a string"),
         "uniqueItems" => (value.is_boolean(), "true or false"),
         "multipleOf" => (value.as_f64().is_some_and(|number| number > 0.0), "a number above 0"),
         "maximum" | "minimum" => (value.is_number(), "a number"),
@@ -52,7 +52,7 @@ pub(super) fn expected(keyword: &str, value: &Value) -> Option<&'static str> {
             let right = |value: &Value| is_schema(value) || is_texts(value);
             (value.as_object().is_some_and(|map| map.values().all(right)), "an object of schemas or lists of names")
         }
-        "$ref" | "$dynamicRef" | "$recursiveRef" => (value.is_string(), "a text"),
+        "$ref" | "$dynamicRef" | "$recursiveRef" => (value.is_string(), "a string"),
         _ => (true, ""),
     };
     (!right).then_some(form)

@@ -211,7 +211,7 @@ async fn act(
                 RunName::Fixed(run) => run.clone(),
                 RunName::Body(pointer) => match pointer.find(body).map_err(part)? {
                     Value::String(run) => run.as_str().into(),
-                    _ => return Err(Problem::bad_request("invalid-run-id", "the body's run is not a text")),
+                    _ => return Err(Problem::bad_request("invalid-run-id", "the body's run is not a string")),
                 },
                 _ => return Err(Problem::bad_request("invalid-trigger", "the trigger names no run")),
             };

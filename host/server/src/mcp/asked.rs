@@ -173,7 +173,7 @@ impl Asked {
                 _ => Err(wrong("needs `grant`: once, run or refuse")),
             },
             Kind::Signal(name) => {
-                let text = found.and_then(Json::as_str).ok_or_else(|| wrong(&format!("needs `{field}`: a text")))?;
+                let text = found.and_then(Json::as_str).ok_or_else(|| wrong(&format!("needs `{field}`: a string")))?;
                 Ok(Answer::Signal(name.clone(), Value::from(text)))
             }
             Kind::Form(_) => Ok(Answer::Open),

@@ -226,7 +226,7 @@ impl Offered {
     /// The tools that fit a query.
     pub(super) fn search(&self, arguments: &Value) -> CallToolResult {
         let Some(query) = arguments.get("query").and_then(Value::as_str) else {
-            return wrong("`query` must be a text");
+            return wrong("`query` must be a string");
         };
         if query.len() > QUERY_BYTES {
             return wrong(format!("`query` has more than {QUERY_BYTES} bytes"));
@@ -255,7 +255,7 @@ impl Offered {
     /// One tool with its schema; for one that is left out, the reason.
     pub(super) fn describe(&self, arguments: &Value) -> CallToolResult {
         let Some(name) = arguments.get("name").and_then(Value::as_str) else {
-            return wrong("`name` must be a text");
+            return wrong("`name` must be a string");
         };
         match self.tools.tool(name) {
             Some(tool) => match serde_json::to_value(tool) {

@@ -38,18 +38,21 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
     }
     let params = request.params.as_ref();
     let expected = |what: &str, key: &str, found: Option<&Json>| {
-        format!("`{key}` of {method} must be {what}, and is {}", found.map_or("absent", kind))
+        match found {
+            Some(found) => format!("`{key}` of {method} must be {what}, not {}", kind(found)),
+            None => format!("{method} needs `{key}`, which must be {what}"),
+        }
     };
     Some(match params {
         None | Some(Json::Object(_)) => {
             let of = |key: &str| params.and_then(|params| params.get(key));
             match method {
-                "tools/call" if !of("name").is_some_and(Json::is_string) => expected("a text", "name", of("name")),
+                "tools/call" if !of("name").is_some_and(Json::is_string) => expected("a string", "name", of("name")),
                 "tools/call" if of("arguments").is_some_and(|arguments| !arguments.is_object()) => {
                     expected("an object", "arguments", of("arguments"))
                 }
                 "tasks/get" | "tasks/update" | "tasks/cancel" if !of("taskId").is_some_and(Json::is_string) => {
-                    expected("a text", "taskId", of("taskId"))
+                    expected("a string", "taskId", of("taskId"))
                 }
                 "tasks/update" if !of("inputResponses").is_some_and(Json::is_object) => {
                     expected("an object", "inputResponses", of("inputResponses"))
@@ -57,10 +60,10 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
                 "resources/read" | "resources/directory/read" | "skills/get"
                     if !of("uri").is_some_and(Json::is_string) =>
                 {
-                    expected("a text", "uri", of("uri"))
+                    expected("a string", "uri", of("uri"))
                 }
                 "initialize" if !of("protocolVersion").is_some_and(Json::is_string) => {
-                    expected("a text", "protocolVersion", of("protocolVersion"))
+                    expected("a string", "protocolVersion", of("protocolVersion"))
                 }
                 "initialize" if !of("capabilities").is_some_and(Json::is_object) => {
                     expected("an object", "capabilities", of("capabilities"))
@@ -126,7 +129,7 @@ fn client(said: &Json) -> Json {
 pub(super) fn not_an_object(message: &Json) -> Option<String> {
     let method = message.get("method")?.as_str().filter(|method| KNOWN.contains(method))?;
     let params = message.get("params").filter(|params| !params.is_object() && !params.is_null())?;
-    Some(format!("`params` of {method} must be an object, and is {}", kind(params)))
+    Some(format!("`params` of {method} must be an object, not {}", kind(params)))
 }
 
 fn kind(value: &Json) -> &'static str {
@@ -134,8 +137,8 @@ fn kind(value: &Json) -> &'static str {
         Json::Null => "null",
         Json::Bool(_) => "true or false",
         Json::Number(_) => "a number",
-        Json::String(_) => "a text",
-        Json::Array(_) => "a list",
+        Json::String(_) => "a string",
+        Json::Array(_) => "an array",
         Json::Object(_) => "an object",
     }
 }

@@ -542,10 +542,10 @@ mod tests {
                 "not a JSON-RPC 2.0 request",
             ),
             (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#.to_owned(), json!(7), -32600, "not a JSON-RPC 2.0 request"),
-            (call(r#"{"name":"t","arguments":"{}"}"#), json!(7), -32602, "must be an object, and is a text"),
-            (call(r#"{"name":"t","arguments":[]}"#), json!(7), -32602, "must be an object, and is a list"),
-            (call(r#"{"arguments":{}}"#), json!(7), -32602, "`name` of tools/call must be a text, and is absent"),
-            (call("[1]"), json!(7), -32602, "must be an object, and is a list"),
+            (call(r#"{"name":"t","arguments":"{}"}"#), json!(7), -32602, "must be an object, not a string"),
+            (call(r#"{"name":"t","arguments":[]}"#), json!(7), -32602, "must be an object, not an array"),
+            (call(r#"{"arguments":{}}"#), json!(7), -32602, "tools/call needs `name`, which must be a string"),
+            (call("[1]"), json!(7), -32602, "must be an object, not an array"),
             (call(r#"{"name":"t","arguments":{"id":123456789012345678901}}"#), json!(7), -32602, "would be rounded"),
         ];
         let mut expected = Vec::new();

@@ -205,6 +205,6 @@ fn input<'a>(ir: &WorkflowIr, of: &impl Fn(&str) -> &'a str) -> Result<Value, Pr
 fn parsed(name: &str, json: &str) -> Result<Value, Problem> {
     Value::from_json(json).map_err(|error| {
         let detail = format!("the field `{name}` is not JSON: {error}");
-        Problem::bad_request("invalid-input", detail).remedy("go back, and write texts in quotes, such as \"abc\"")
+        Problem::bad_request("invalid-input", detail).remedy("go back, and write strings in quotes, such as \"abc\"")
     })
 }

@@ -131,7 +131,7 @@ fn unread(page: usize, answer: Answer) -> Result<String, Answer> {
 /// The reason why a cursor leads nowhere, unless that is what it says.
 fn odd_cursor(cursor: &Json) -> Option<String> {
     let is_odd = matches!(cursor, Json::Object(_) | Json::Array(_) | Json::Bool(true));
-    is_odd.then(|| format!("its cursor is {} instead of a text", kind(cursor)))
+    is_odd.then(|| format!("its cursor is {} instead of a string", kind(cursor)))
 }
 
 pub(super) fn next_cursor(listed: &Json) -> Option<String> {

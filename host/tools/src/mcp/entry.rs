@@ -38,7 +38,7 @@ pub(super) fn weigh(found: Vec<Json>) -> Listing {
             }
             Some(other) => {
                 let shown = one_line(&other.to_string(), NAME_BYTES);
-                listing.refused.insert(shown, format!("its name is {} instead of a text", kind(&other)));
+                listing.refused.insert(shown, format!("its name is {} instead of a string", kind(&other)));
                 continue;
             }
         };
@@ -98,7 +98,7 @@ fn tool(name: &str, entry: &mut Map<String, Json>) -> Result<ListedTool, String>
         Some(Json::String(text)) => Some(text),
         Some(Json::Null) | None => None,
         Some(other) => {
-            warnings.push(format!("its {key} is {} instead of a text", kind(&other)));
+            warnings.push(format!("its {key} is {} instead of a string", kind(&other)));
             None
         }
     };
@@ -206,7 +206,7 @@ fn input_schema(sent: Option<Json>) -> Result<Json, String> {
         // A schema that was written as a text.
         Some(Json::String(text)) if text.trim_start().starts_with('{') => match super::repair::parse(text.as_bytes()) {
             Ok(schema @ Json::Object(_)) => Ok(schema),
-            _ => Err("its inputSchema is a text that is no schema".to_owned()),
+            _ => Err("its inputSchema is a string that is not a schema".to_owned()),
         },
         Some(other) if is_too_deep(&other) => Err(format!("its inputSchema is {TOO_DEEP}")),
         Some(other) => Err(format!("its inputSchema is {} instead of an object", kind(&other))),
@@ -285,8 +285,8 @@ mod tests {
             "entry 3: it is null instead of an object",
             "entry 4: it has no name",
             "entry 5: it has no name",
-            "12: its name is a number instead of a text",
-            "odd: its inputSchema is a text instead of an object",
+            "12: its name is a number instead of a string",
+            "odd: its inputSchema is a string instead of an object",
             "twice: it is listed twice, and not the same",
             "a\u{fffd}b: its name is too long or cannot be printed",
             "deep: its inputSchema is nested deeper than 128 levels",

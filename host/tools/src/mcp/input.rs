@@ -56,7 +56,7 @@ fn read(result: &Json) -> Result<Required, String> {
         None | Some(Json::Null) => None,
         Some(Json::String(state)) if state.len() <= STATE_BYTES => Some(state.as_str().into()),
         Some(Json::String(_)) => return Err(format!("asks for input with a state of more than {STATE_BYTES} bytes")),
-        Some(_) => return Err("asks for input with a state that is not a text".to_owned()),
+        Some(_) => return Err("asks for input with a state that is not a string".to_owned()),
     };
     let requests = match result.get("inputRequests") {
         None | Some(Json::Null) => None,
@@ -151,7 +151,7 @@ mod tests {
             (json!({"resultType": "input_required", "inputRequests": [7]}), "not an object"),
             (json!({"resultType": "input_required", "inputRequests": many}), "9 forms at once"),
             (json!({"resultType": "input_required", "requestState": long}), "more than 65536 bytes"),
-            (json!({"resultType": "input_required", "requestState": 7}), "not a text"),
+            (json!({"resultType": "input_required", "requestState": 7}), "not a string"),
             (
                 json!({"resultType": "input_required", "inputRequests": {"a": {"method": "sampling/createMessage"}}}),
                 "asks for `sampling/createMessage`",

@@ -556,8 +556,8 @@ pub(super) fn kind(value: &Json) -> &'static str {
         Json::Null => "null",
         Json::Bool(_) => "true or false",
         Json::Number(_) => "a number",
-        Json::String(_) => "a text",
-        Json::Array(_) => "a list",
+        Json::String(_) => "a string",
+        Json::Array(_) => "an array",
         Json::Object(_) => "an object",
     }
 }

@@ -132,7 +132,7 @@ impl<'de> Deserializer<'de> for &'de Value {
                 self.check_depth()?;
                 visitor.visit_enum(MapAccessDeserializer::new(MapDeserializer::new(self.entries_to_read())))
             }
-            _ => Err(Error::invalid_value(self.unexpected(), &"a text, or an object with one key")),
+            _ => Err(Error::invalid_value(self.unexpected(), &"a string, or an object with one key")),
         }
     }
 

@@ -22,7 +22,7 @@ pub fn rounded_integer(json: &[u8]) -> Option<Range<usize>> {
 #[must_use]
 pub fn rounded_message(digits: &str) -> String {
     let shown = crate::text::one_line(digits, 60);
-    format!("the integer {shown} has more than 64 bits and would be rounded; write it as a text, in quotes")
+    format!("the integer {shown} has more than 64 bits and would be rounded; write it as a string, in quotes")
 }
 
 /// A JSON text of a peer, with each integer that would be rounded as a text of the same digits.

@@ -235,7 +235,7 @@ impl<'de> serde::Deserialize<'de> for Text {
             type Value = Text;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
+                f.write_str("a string")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Text, E> {

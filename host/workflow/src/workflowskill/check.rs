@@ -215,7 +215,7 @@ impl<'a> Checker<'a> {
                     self.types(field, expression, path, step, site);
                 } else if field.kind.text.as_ref() != "string" && site != Site::Output {
                     let message = format!(
-                        "`{}` is declared `{}`, and a text with references in it is a string",
+                        "`{}` is declared `{}`, but a string with references in it stays a string",
                         field.name.text, field.kind.text
                     );
                     self.warn("type-conflict", message, path, field.value_span);
@@ -253,7 +253,7 @@ impl<'a> Checker<'a> {
                 let expression = Expression::new(text.clone());
                 self.expression(&expression, path, span, Some(step), Site::Exit);
                 if expression.syntax_error().is_some() {
-                    self.help(Some("an exit's `output` text is always an expression; to end with a text, make it an object's value".to_owned()));
+                    self.help(Some("an exit's `output` text is always an expression; to end with a string, make it an object's value".to_owned()));
                 }
             }
             Value::Object(entries) => {

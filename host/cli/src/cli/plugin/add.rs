@@ -246,7 +246,7 @@ fn report(added: &Added, offers: &Result<Offers, Failure>, file: &Path, terminal
             .line(&opcell::report::printable(&format!("it asks for {kind} {}: {}", request.name, request.reason)))?;
     }
     if let Some(prompt) = &manifest.prompt {
-        let text = format!("it asks to add a text to prompts, {} bytes: {}", prompt.text.len(), prompt.text);
+        let text = format!("it asks to add text to prompts, {} bytes: {}", prompt.text.len(), prompt.text);
         terminal.line(&opcell::report::printable(&text))?;
     }
     if manifest.prompt.is_some() || requests.iter().any(|(_, list)| !list.is_empty()) {

@@ -135,7 +135,7 @@ impl Checker<'_> {
             let span = span_of(&value);
             let SettingText::Text(text) = value.into_inner() else {
                 let help = Some("write it in quotes".to_owned());
-                self.error("project-file-invalid", span, format!("setting `{}` must be a text", key.get_ref()), help);
+                self.error("project-file-invalid", span, format!("setting `{}` must be a string", key.get_ref()), help);
                 continue;
             };
             bytes += (key.get_ref().len() + text.len()) as u64;

@@ -238,7 +238,7 @@ impl Checker<'_> {
         let input = input.into_inner();
         if has_date(&input) {
             let message = "JSON has no dates and times".to_owned();
-            self.trigger_error(span, message, "write the date as a text, in quotes");
+            self.trigger_error(span, message, "write the date as a string, in quotes");
             return None;
         }
         match input {

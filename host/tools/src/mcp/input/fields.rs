@@ -151,7 +151,7 @@ fn field(name: &str, property: &Json) -> Result<Json, String> {
         other => {
             let other = one_line(other, NAME_BYTES);
             return Err(unusable(&format!(
-                "which is of the type `{other}`; forms have texts, numbers, booleans and choices"
+                "which is of the type `{other}`; forms have strings, numbers, booleans and choices"
             )));
         }
     }
