@@ -1,5 +1,5 @@
-//! MCP with the programs of its own makers, from npm: their inspector as a client of `opcell mcp` and of the server,
-//! and their example servers under documents.
+//! MCP with the programs of its own makers: their inspector, from npm, as a client of `opcell mcp` and of the server,
+//! and their example servers, from npm and PyPI, under documents.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
@@ -7,6 +7,8 @@
 
 #[path = "support/guest.rs"]
 mod guest;
+#[path = "support/python.rs"]
+mod python;
 #[path = "support/server.rs"]
 mod server;
 
@@ -28,6 +30,9 @@ const PACKAGES: [&str; 5] = [
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
+
+/// Servers of PyPI. Those of 2026.10 speak revision 2026-07-28, and refuse the handshake once they were asked for it.
+const PYTHON_SERVERS: [&str; 2] = ["mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19"];
 
 /// The folder of the packages, made once; `None`, after a line on stderr, where they cannot be had.
 fn packages() -> Option<PathBuf> {
@@ -359,4 +364,57 @@ recall = {{ mcp = "memory", tool = "read_graph" }}
     let (_, said, code) = run(&["run", "outside.yaml", "--quiet"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("Access denied"), "{said}");
+}
+
+#[test]
+fn the_servers_of_the_python_sdk_are_listed_and_called_from_a_document() {
+    let Some(bin) = python::installed(&PYTHON_SERVERS) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let project = format!(
+        r#"workflows = ["."]
+
+[mcp]
+git = {{ command = ["{bin}/mcp-server-git"] }}
+time = {{ command = ["{bin}/mcp-server-time", "--local-timezone", "UTC"] }}
+
+[tools]
+noon = {{ mcp = "time", tool = "convert_time" }}
+nowhere = {{ mcp = "time", tool = "convert_time" }}
+status = {{ mcp = "git", tool = "git_status" }}
+"#,
+        bin = bin.display()
+    );
+    fs::write(root.join("opcell.toml"), project).unwrap();
+    let at = |zone: &str| json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": zone});
+    let document = steps(&[("noon", at("Asia/Tokyo")), ("status", json!({"repo_path": root.display().to_string()}))]);
+    fs::write(root.join("all.yaml"), document).unwrap();
+    fs::write(root.join("nowhere.yaml"), steps(&[("nowhere", at("Nowhere/Else"))])).unwrap();
+    assert!(
+        Command::new("git")
+            .args(["init", "--quiet", "--initial-branch=bees"])
+            .current_dir(&root)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let run = |arguments: &[&str]| {
+        let output = opcell(&root).args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (said[0].clone(), said[1].clone(), output.status.code())
+    };
+    assert_eq!(run(&["trust"]).2, Some(0));
+    let (listed, said, code) = run(&["mcp", "list", "--json"]);
+    assert_eq!(code, Some(0), "{listed} {said}");
+    for tool in ["convert_time", "git_status"] {
+        assert!(listed.contains(&format!("\"{tool}\"")), "{tool}: {listed}");
+    }
+    let (printed, said, code) = run(&["run", "all.yaml", "--quiet"]);
+    assert_eq!(code, Some(0), "{said}");
+    let result: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
+    assert!(result["noon"].to_string().contains("T21:00:00+09:00"), "{result}");
+    assert!(result["status"].to_string().contains("On branch bees"), "{result}");
+    let (_, said, code) = run(&["run", "nowhere.yaml", "--quiet"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("Nowhere/Else"), "{said}");
 }

@@ -20,11 +20,15 @@ use opcell_engine::{
     receipt::{Receipt, cell_of, is_of_call},
     trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
 };
+use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_journal::RunId;
 use opcell_types::{InputAnswer, Value, value::MAX_BYTES};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::json;
-use std::fmt::Write as _;
+use std::{
+    collections::{BTreeSet, HashSet},
+    fmt::Write as _,
+};
 
 /// Events that are read at once.
 const PAGE: u64 = 1_000;
@@ -37,6 +41,9 @@ pub struct ShowArgs {
     /// Show the run as of this event, as `--events` numbers it.
     #[arg(long, value_name = "SEQ")]
     at: Option<u64>,
+    /// Show the entries of one step alone, or, as `NAME[N]`, of its element N, counted from 0.
+    #[arg(long, value_name = "NAME|NAME[N]", conflicts_with = "events")]
+    step: Option<String>,
     /// Show every event instead of a summary.
     #[arg(long)]
     events: bool,
@@ -51,7 +58,10 @@ pub async fn show(open: &Open, config: &Config, args: &ShowArgs, terminal: &Term
         return events(open, &run, args, terminal).await;
     }
     let history = open.engine.shown_history(&run, args.at).await?;
-    let trace = Trace::of(&run, &history).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+    let mut trace = Trace::of(&run, &history).map_err(|source| RunError::Replay { run: run.clone(), source })?;
+    if let Some(step) = &args.step {
+        keep_step(&mut trace, step)?;
+    }
     // Of the past, only what the events say is known.
     let standing = match args.at {
         None => {
@@ -69,6 +79,39 @@ pub async fn show(open: &Open, config: &Config, args: &ShowArgs, terminal: &Term
         terminal.line(&Page { width: 160 }.run(&trace, standing.as_ref()))?;
     }
     Ok(Exit::Done)
+}
+
+/// Leaves the entries of one step, or of one element of it, and what happened inside them.
+///
+/// # Errors
+/// If the run entered no such step.
+fn keep_step(trace: &mut Trace, wanted: &str) -> Result<(), Failure> {
+    let element = wanted.strip_suffix(']').and_then(|rest| rest.rsplit_once('['));
+    let element = element.and_then(|(name, position)| Some((name, position.parse::<u32>().ok()?)));
+    let is_wanted = |step: &StepTrace| {
+        &*step.step == wanted || element.is_some_and(|(name, at)| &*step.step == name && step.element == Some(at))
+    };
+    if !trace.steps.iter().any(is_wanted) {
+        let message = format!("run {} entered no step `{wanted}`", trace.run);
+        let known: BTreeSet<&str> = trace.steps.iter().map(|step| &*step.step).collect();
+        let name = element.map_or(wanted, |(name, _)| name);
+        let help = match did_you_mean(name, known.iter().copied()) {
+            Some(meant) if meant != name => format!("did you mean `{meant}`?"),
+            Some(meant) => format!("`opcell runs show {} --step {meant}` shows its elements", trace.run),
+            None => format!("`opcell runs show {}` lists its steps", trace.run),
+        };
+        return Err(Diagnostic::error("unknown-step", message).help(help).into());
+    }
+    // A step begins after the entry that it happens inside.
+    let mut kept = HashSet::new();
+    trace.steps.retain(|step| {
+        let keep = is_wanted(step) || step.inside.is_some_and(|inside| kept.contains(&inside));
+        if keep {
+            kept.insert(step.frame);
+        }
+        keep
+    });
+    Ok(())
 }
 
 /// A run as JSON: its trace, with how it stands now.
