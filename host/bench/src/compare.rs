@@ -87,8 +87,8 @@ fn read(path: &Path) -> Result<Written> {
         serde_json::from_str(&text).with_context(|| format!("`{}` is not JSON", path.display()))?;
     let schema = value.pointer("/origin/schema").and_then(|schema| schema.as_str());
     if schema != Some(super::origin::SCHEMA) {
-        let found = schema.unwrap_or("none");
-        bail!("`{}` is not a report of `{}`: its schema is {found}", path.display(), super::origin::SCHEMA);
+        let found = schema.map_or("it names no schema".to_owned(), |found| format!("its schema is {found}"));
+        bail!("`{}` is not a report of `{}`: {found}", path.display(), super::origin::SCHEMA);
     }
     serde_json::from_value(value).with_context(|| format!("`{}` is not a whole report", path.display()))
 }
@@ -177,6 +177,6 @@ mod tests {
         assert_eq!(compare(&one, &other).unwrap().different, [r#"cpu: "x" and "y""#]);
         let older = folder.path().join("old");
         std::fs::write(&older, r#"{"rows": []}"#).unwrap();
-        assert!(compare(&one, &older).unwrap_err().to_string().contains("its schema is none"));
+        assert!(compare(&one, &older).unwrap_err().to_string().contains("it names no schema"));
     }
 }

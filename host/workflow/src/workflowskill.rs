@@ -327,7 +327,7 @@ fn read(text: &str, is_yaml: bool) -> Result<(Skill, Vec<Diagnostic>), ParseErro
         // A YAML file is a workflow or a broken one; no one looks for a fence in it.
         let bare = is_yaml || tree(text, 0..text.len()).is_ok_and(|root| root.get("steps").is_some());
         if let Some(found) = (!bare).then(|| resemblance::find(text, &[])).flatten() {
-            let message = format!("this looks like a workflow and is none: {}", found.reason);
+            let message = format!("this looks like a workflow, but is not one: {}", found.reason);
             let diagnostic = Diagnostic::error("workflow-fence", message).at(found.span).help(FENCE_HELP);
             return Err(ParseError {
                 message: NO_BLOCK.to_owned(),

@@ -125,7 +125,7 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = Client::of(context);
-        let unknown = || ErrorData::invalid_params("`requestState` is none of this server's for this call", None);
+        let unknown = || ErrorData::invalid_params("this server did not issue this `requestState` for this call", None);
         let ticket = Ticket::parse(Use::RequestState, state, now_ms()).ok_or_else(unknown)?;
         let run = ticket.run(&self.tenant.name, &client.name);
         let is_its = match self.tenant.views.of(&run).await {

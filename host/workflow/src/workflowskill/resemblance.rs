@@ -239,11 +239,11 @@ impl Fence<'_> {
     fn reason(&self, body: &str) -> String {
         if self.marker != '`' || self.width < 3 {
             let written: String = std::iter::repeat_n(self.marker, self.width.min(8)).collect();
-            return format!("its fence begins with {written} and not with three backticks");
+            return format!("its fence begins with {written} instead of three backticks");
         }
         if self.info.trim_end() != "workflow" {
             let shown: String = self.info.trim_end().chars().take(60).collect();
-            return format!("its fence says `{shown}` and not `workflow` alone, without a blank before it");
+            return format!("its fence says `{shown}` instead of `workflow` alone, without a space before it");
         }
         if self.closing.is_none() {
             return "its fence is never closed".to_owned();

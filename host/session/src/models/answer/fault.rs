@@ -46,7 +46,7 @@ impl Fault {
     /// The body is a stream of Bedrock's own form, which is none of the protocols.
     pub(in super::super) fn foreign_stream() -> Self {
         Self::refused(
-            "it answers with Amazon's own event stream (`application/vnd.amazon.eventstream`), which is none of the \
+            "it answers with Amazon's own event stream (`application/vnd.amazon.eventstream`), which is not among the \
              protocols of `api`; set `base-url` to an endpoint of Bedrock that speaks chat completions or messages, or \
              to a gateway",
         )
