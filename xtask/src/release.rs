@@ -7,6 +7,7 @@ mod command;
 pub mod crates;
 mod image;
 mod layout;
+mod local;
 mod plugins;
 mod registry;
 mod sdk;

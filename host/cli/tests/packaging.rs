@@ -53,6 +53,11 @@ fn the_package_installs_a_binary_that_runs_with_completions_manual_and_units_tha
     ok(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&root).output().unwrap());
     let version = ok(Command::new(root.join("usr/bin/opcell")).arg("--version").output().unwrap());
     assert_eq!(version.trim(), format!("opcell {}", env!("CARGO_PKG_VERSION")));
+    if !missing("strip") {
+        let size = |path: &Path| fs::metadata(path).unwrap().len();
+        let (installed, built) = (size(&root.join("usr/bin/opcell")), size(Path::new(OPCELL)));
+        assert!(installed < built, "tables of lines are installed: {installed} bytes of {built}");
+    }
     for file in [
         "usr/share/bash-completion/completions/opcell",
         "usr/share/zsh/vendor-completions/_opcell",

@@ -105,23 +105,13 @@ fn same_version(file: &Path, found: Option<&str>, expected: &str) -> Result<()> 
     Ok(())
 }
 
-/// Builds the wheel of the Python package.
+/// Builds the wheel of the Python package: in a trial, an unoptimised one.
 pub fn wheel(release: &Release) -> Result<Made> {
-    if release.is_trial() {
-        return Ok(Made::Skipped(
-            "a trial builds nothing; `cargo xtask release --only wheel` builds the wheel".to_owned(),
-        ));
-    }
     binding(release, "python", "wheels", "whl")
 }
 
-/// Builds the npm package.
+/// Builds the npm package: in a trial, an unoptimised one.
 pub fn npm(release: &Release) -> Result<Made> {
-    if release.is_trial() {
-        return Ok(Made::Skipped(
-            "a trial builds nothing; `cargo xtask release --only npm` builds the npm package".to_owned(),
-        ));
-    }
     if output(Command::new("npm").arg("--version")).is_none() {
         return Ok(Made::Skipped("npm is missing: it is a part of Node.js, https://nodejs.org".to_owned()));
     }
@@ -130,7 +120,9 @@ pub fn npm(release: &Release) -> Result<Made> {
 
 /// Builds the package for a language, and copies its files of this extension.
 fn binding(release: &Release, language: &str, folder: &str, extension: &str) -> Result<Made> {
-    bindings::bindings(&["--release", "--only", language].map(str::to_owned))?;
+    let profile = if release.is_trial() { None } else { Some("--release") };
+    let arguments: Vec<String> = ["--only", language].into_iter().chain(profile).map(str::to_owned).collect();
+    bindings::bindings(&arguments)?;
     let mut files = Vec::new();
     for built in sources(&target_directory()?.join("bindings").join(folder), &[extension])? {
         let file = release.out.join(built.file_name().context("a package without a name")?);

@@ -3,9 +3,11 @@
 use super::{
     Release, Verified,
     layout::Layout,
+    local::{self, Published},
     plugins::{Home, said},
     registry::Registry,
     sdk::unpack,
+    sha256,
 };
 use crate::process::{output, root};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -74,7 +76,8 @@ pub fn bill(release: &Release) -> Result<Verified> {
     Ok(Verified::Passed(format!("{} components", components.len())))
 }
 
-/// The crates: in an order in which each finds its siblings published, with licence and manifest.
+/// The crates: in an order in which each finds its siblings published, with licence and manifest, and all of them from
+/// a registry without a network.
 pub fn crates(release: &Release) -> Result<Verified> {
     let home = Home::new("crates")?;
     let folder = release.out.join("crates");
@@ -82,8 +85,10 @@ pub fn crates(release: &Release) -> Result<Verified> {
     let order = fs::read_to_string(&order).with_context(|| order.display().to_string())?;
     let names: Vec<&str> =
         order.lines().filter_map(|line| line.strip_suffix(&format!("-{}.crate", release.version()))).collect();
+    let mut crates = Vec::new();
     for (at, name) in names.iter().enumerate() {
-        unpack(&folder.join(format!("{name}-{}.crate", release.version())), &home.0)?;
+        let archive = folder.join(format!("{name}-{}.crate", release.version()));
+        unpack(&archive, &home.0)?;
         let unpacked = home.join(format!("{name}-{}", release.version()));
         all_there(&unpacked, &["Cargo.toml", "LICENSE"])?;
         let manifest = fs::read_to_string(unpacked.join("Cargo.toml"))?;
@@ -96,8 +101,14 @@ pub fn crates(release: &Release) -> Result<Verified> {
             });
             ensure!(!needed, "{name} needs {later}, which is published after it");
         }
+        crates.push(Published { folder: unpacked, digest: sha256(&fs::read(&archive)?) });
     }
-    Ok(Verified::Passed(format!("{} crates; `cargo xtask package` builds a program against them", names.len())))
+    let resolved = local::resolve(&home.0, &names, release.version(), &crates, &local::of_lock()?)?;
+    Ok(Verified::Passed(format!(
+        "{} crates; a program that depends on all of them resolves to {resolved} packages of a registry that has only these and \
+         what they need; `cargo xtask package` builds one",
+        names.len()
+    )))
 }
 
 /// The wheel: installed into a new environment without an index.
