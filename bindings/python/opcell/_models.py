@@ -111,7 +111,8 @@ class _Shown:
     """The pieces of an answer."""
 
     def __init__(self, round: Round) -> None:
-        self._round, self._pieces, self._length, self._answer = round, [], 0, Answer()
+        self._round, self._length, self._answer = round, 0, Answer()
+        self._pieces: "list[str]" = []
 
     def take(self, piece: Any) -> bool:
         """Shows a piece. Returns ``False`` if no one waits for another."""

@@ -1,12 +1,30 @@
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, final
 
+__all__ = [
+    "NativeHost",
+    "NativeReply",
+    "NativeRun",
+    "NativeUpdates",
+    "NativeWorkflow",
+    "Pending",
+    "Round",
+    "ToolCall",
+    "__version__",
+    "compile_workflow",
+    "load_workflow",
+    "open_host",
+    "requests",
+    "shut_down",
+]
 __version__: str
 
+@final
 class Pending:
     def wait(self) -> Any: ...
     def start(self, done: Callable[[Any, Any], None]) -> None: ...
     def cancel(self) -> None: ...
 
+@final
 class NativeReply:
     def data(self) -> Any: ...
     def summary(self) -> Optional[str]: ...
@@ -15,15 +33,18 @@ class NativeReply:
     def failure(self) -> Optional[dict[str, Any]]: ...
     def receipt(self) -> Optional[dict[str, Any]]: ...
 
+@final
 class NativeWorkflow:
     @property
     def name(self) -> str: ...
     def steps(self) -> list[str]: ...
     def warnings(self) -> list[dict[str, Any]]: ...
 
+@final
 class NativeUpdates:
     def next(self) -> Pending: ...
 
+@final
 class NativeRun:
     @property
     def id(self) -> str: ...
@@ -47,6 +68,7 @@ class NativeRun:
     def signal(self, name: str, data: Any, by: Optional[str]) -> Pending: ...
     def cancel(self, reason: str, by: Optional[str]) -> Pending: ...
 
+@final
 class NativeHost:
     def invoke(
         self,
@@ -83,6 +105,7 @@ class NativeHost:
     def remove_tenant(self, name: str) -> bool: ...
     def close(self, grace: float) -> Pending: ...
 
+@final
 class ToolCall:
     @property
     def caller(self) -> str: ...
@@ -101,6 +124,7 @@ class ToolCall:
     def succeed(self, result: Any) -> None: ...
     def fail(self, reason: str, message: str, retriable: bool) -> None: ...
 
+@final
 class Round:
     def request(self) -> dict[str, Any]: ...
     def is_cancelled(self) -> bool: ...

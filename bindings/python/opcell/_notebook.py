@@ -58,22 +58,22 @@ def page(outcome: Any, events: Sequence[Any]) -> str:
     if outcome.denial is not None:
         denials.setdefault(outcome.denial.message, outcome.denial)
     if denials:
-        rows = [(denial.message, denial.command or denial.remedy) for denial in denials.values()]
-        said.append("<p>Denied</p>" + _table(["denial", "allowed by"], rows[:MAX_ROWS]))
+        refused = [(denial.message, denial.command or denial.remedy) for denial in denials.values()]
+        said.append("<p>Denied</p>" + _table(["denial", "allowed by"], refused[:MAX_ROWS]))
     if receipts:
-        rows = [_used(receipt) for receipt in receipts[-MAX_ROWS:]]
-        said.append("<p>Receipts</p>" + _table(["call", "time", "host calls", "error"], rows))
+        used = [_used(receipt) for receipt in receipts[-MAX_ROWS:]]
+        said.append("<p>Receipts</p>" + _table(["call", "time", "host calls", "error"], used))
     if events:
-        rows = [(event.seq, event.at, event.kind, event.data) for event in events[-MAX_ROWS:]]
+        happened = [(event.seq, event.at, event.kind, event.data) for event in events[-MAX_ROWS:]]
         left = f" (the last {MAX_ROWS} of {len(events)})" if len(events) > MAX_ROWS else ""
-        timeline = _table(["", "at", "event", "data"], rows)
+        timeline = _table(["", "at", "event", "data"], happened)
         said.append(f"<details><summary>Timeline{left}</summary>{timeline}</details>")
     return "<div>" + "".join(said) + "</div>"
 
 
 def show(run: Any) -> Any:
     """Shows a run in a notebook while it goes, and returns its outcome."""
-    from IPython.display import HTML, display
+    from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
 
     handle = display(HTML(page(run.state(), [])), display_id=True)
     events: "list[Any]" = []

@@ -29,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<host::NativeHost>()?;
     module.add_class::<host::NativeReply>()?;
+    module.add_class::<model::Round>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<run::NativeRun>()?;
     module.add_class::<run::NativeUpdates>()?;

@@ -86,7 +86,7 @@ fn adapted(wheel: &Path, folder: &Path, home: &Path, is_newest: bool) -> Result<
     for adapter in adapters::listed("python")? {
         let packages = adapters::packages(&adapter, is_newest);
         let what = format!("the adapter `opcell.{}`", adapter.name);
-        let options = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=15"];
+        let options = ["-m", "pip", "install", "--quiet", "--no-compile", "--retries=1", "--timeout=15"];
         let install = |left| {
             let mut install = within(left, &python);
             install.args(options);
