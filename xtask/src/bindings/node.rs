@@ -10,10 +10,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 /// The oldest Node.js that the package is for.
 const OLDEST: u32 = 20;
+
+/// Time for the installation of the libraries of all adapters.
+const INSTALL_TIME: Duration = Duration::from_secs(60);
 
 /// The library of schemas that tools are tested with, as npm names it.
 const ZOD: &str = "zod@4";
@@ -131,7 +135,7 @@ fn tested(archive: &Path, project: &Path, home: &Path) -> Result<()> {
 fn adapted(archive: &Path, project: &Path, home: &Path, is_newest: bool) -> Result<()> {
     let mut node = prepared(archive, project)?;
     copied(&root().join("bindings/node/adapters"), &project.join("adapters"))?;
-    let installer = Installer::start();
+    let installer = Installer::start(INSTALL_TIME);
     let command = |left| {
         let mut install = within(left, "npm");
         install.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--legacy-peer-deps"]);

@@ -10,7 +10,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
+
+/// Time for the installation of the libraries of all adapters.
+const INSTALL_TIME: Duration = Duration::from_secs(140);
 
 /// The oldest Python that the package is for.
 const OLDEST: (u32, u32) = (3, 10);
@@ -82,7 +86,7 @@ fn adapted(wheel: &Path, folder: &Path, home: &Path, is_newest: bool) -> Result<
     environment(folder)?;
     let python = folder.join("bin/python");
     installed(&python, wheel)?;
-    let installer = Installer::start();
+    let installer = Installer::start(INSTALL_TIME);
     for adapter in adapters::listed("python")? {
         let packages = adapters::packages(&adapter, is_newest);
         let what = format!("the adapter `opcell.{}`", adapter.name);
