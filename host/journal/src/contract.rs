@@ -85,6 +85,53 @@ pub async fn a_run_has_one_owner_and_a_former_owner_cannot_write(journal: Arc<dy
     );
 }
 
+/// No other fence than the owner's writes anything: a former owner's, one that was never given, or none at all, with
+/// whatever kind of write.
+pub async fn a_foreign_fence_writes_nothing_of_any_kind(journal: Arc<dyn Journal>) {
+    let (run, other): (RunId, RunId) = ("r".into(), "other".into());
+    let former = journal.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    journal.create(NewRun::empty(&other, "w", 0)).await.unwrap();
+    journal.append(append(&run, former, 1..=2)).await.unwrap();
+    journal.post(&run, 7, "1".into()).await.unwrap();
+    journal.release(&run, former).await.unwrap();
+    let owner = journal.acquire(&run, Cut::Tail).await.unwrap().fence;
+    assert_ne!(former, owner);
+    let letter = journal.inbox(&run).await.unwrap()[0].id;
+    let remains = async || {
+        let runs = journal.runs().await.unwrap();
+        let entry = runs.into_iter().find(|entry| entry.run == run).unwrap();
+        let (records, inbox) = (journal.read(&run, 0, 100).await.unwrap(), journal.inbox(&run).await.unwrap());
+        (entry.state, entry.driven, records, inbox)
+    };
+    let before = remains().await;
+    for fence in [former, Fence(owner.0 + 1), Fence(0), Fence(u64::MAX)] {
+        let nothing = || append(&run, fence, []);
+        let snapshot = Some(Snapshot { seq: 2, version: 1, payload: "forged".into() });
+        let writes = [
+            ("records", append(&run, fence, [3])),
+            ("a state", Append { state: ended("completed"), ..nothing() }),
+            ("a snapshot", Append { snapshot, ..nothing() }),
+            ("an empty inbox", Append { inbox: Some(letter), ..nothing() }),
+        ];
+        for (what, write) in writes {
+            let refused = journal.append(write).await;
+            assert!(matches!(refused, Err(JournalError::Fenced { .. })), "{what} with {fence:?}: {refused:?}");
+        }
+        journal.release(&run, fence).await.unwrap();
+        assert_eq!(remains().await, before, "with {fence:?}");
+    }
+    // Beside the owner's own write, in whatever batch both are committed.
+    for (at, fence) in [former, Fence(owner.0 + 1), Fence(0), Fence(u64::MAX)].into_iter().enumerate() {
+        let next = 3 + at as u64;
+        let (own, foreign) = (append(&run, owner, [next]), append(&run, fence, [next + 1]));
+        let (own, foreign) = tokio::join!(journal.append(own), journal.append(foreign));
+        assert!(own.is_ok() && foreign.is_err(), "{fence:?}: {own:?}, {foreign:?}");
+    }
+    journal.release(&run, owner).await.unwrap();
+    let opened = journal.acquire(&run, Cut::Tail).await.unwrap();
+    assert_eq!((opened.snapshot, opened.records), (None, (1..=6).map(record).collect()));
+}
+
 /// An unknown run is an error everywhere.
 pub async fn an_unknown_run_is_an_error_everywhere(journal: Arc<dyn Journal>) {
     let run: RunId = "gone".into();
@@ -298,6 +345,7 @@ macro_rules! contract {
             what_was_appended_is_read_back_in_order,
             a_gap_or_a_repetition_is_refused_and_leaves_nothing,
             a_run_has_one_owner_and_a_former_owner_cannot_write,
+            a_foreign_fence_writes_nothing_of_any_kind,
             an_unknown_run_is_an_error_everywhere,
             letters_stay_until_records_say_what_they_say,
             retention_never_touches_a_run_that_has_not_ended,
