@@ -17,7 +17,7 @@ mod signals;
 mod work;
 
 pub use apply::ApplyError;
-pub(crate) use apply::tool_message;
+pub(crate) use apply::{settled, tool_message};
 pub(crate) use calls::{Ask, AskAnswer, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
 pub use inner::{Changed, InnerApproval, InnerCall, InnerCalls, InnerQuestion};

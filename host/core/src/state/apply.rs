@@ -19,7 +19,7 @@ mod inputs;
 mod workflows;
 
 pub(in crate::state) use effects::settled_as_failed;
-pub(crate) use effects::tool_message;
+pub(crate) use effects::{settled, tool_message};
 
 use crate::conversation::{Message, Messages, Role};
 use crate::dialogue;

@@ -11,7 +11,7 @@ use crate::{
     outcome::Question,
     program::Program,
     receipt::Receipt,
-    state::{State, tool_message},
+    state::{State, settled, tool_message},
 };
 use opcell_ir::ir::Form;
 use opcell_types::Value;
@@ -250,11 +250,11 @@ impl Reader {
             }
             Event::Answered { effect, answer, by } => {
                 // Where it was a call of its cell that was in doubt, the effect itself continues.
-                if let (Answer::Skip, Some((_, Request::Invoke { .. }))) = (answer, &located.request)
+                if let Some((number, request)) = located.request.as_ref().filter(|_| *answer != Answer::Retry)
                     && !self.state.wants(*effect)
                     && let Some(step) = located.frame.and_then(|frame| self.step(frame, at))
                 {
-                    step.result = Some(Value::Null);
+                    step.replied(*number, request, &settled(request, *answer));
                 }
                 let what = What::Answer { effect: *effect, answer: *answer };
                 self.messages.push(SentMessage { seq, at, by: by.clone(), what, taken_by: None });

@@ -1,9 +1,18 @@
 //! Calls that are stopped leave a record that says so: which call, whose, for how long, why. Replaying decides the
 //! same.
 
-use crate::support::*;
-use opcell_engine::{Event, Recorded, RunOptions, RunOutcome, Status, Trace, conversation::Message, outcome::Used};
+use crate::{
+    lasting::{crashed, engine},
+    support::*,
+};
+use opcell_engine::{
+    Event, Recorded, ResumeOptions, RunOptions, RunOutcome, Status, Trace,
+    conversation::Message,
+    event::{Answer, Request},
+    outcome::{Question, Used},
+};
 use opcell_ir::ir::RunLimits;
+use opcell_journal::MemoryJournal;
 use opcell_types::Value;
 
 /// No one may read this in a receipt.
@@ -159,4 +168,37 @@ fn stores_without_receipts_of_stopped_calls_are_read() {
     let event: Event = serde_json::from_str(old).unwrap();
     assert!(matches!(&event, Event::Abandoned { reason: None, receipt: None, .. }));
     assert_eq!(serde_json::to_string(&event).unwrap(), old);
+}
+
+#[tokio::test]
+async fn a_call_of_a_model_that_a_person_settled_is_in_the_conversation_that_is_shown() {
+    let once = |script: Script| {
+        script.world().once = vec!["run".to_owned()];
+        script
+    };
+    let program = routed(
+        r#"{"name":"talk","type":"session","session":{"tools":["run"],"contributions":[{"type":"template","text":"work","vars":{}}]}}"#,
+    );
+    let whole = MemoryJournal::new();
+    let script = once(Script::new().calls_tool("1", "run", r#"{"x":1}"#).tool("run", "1").says(["done"]));
+    let first = engine(&script, &whole);
+    let handle = first.start(program, json("{}"), RunOptions::default()).await.unwrap();
+    handle.finished().await.unwrap();
+    let (run, history) = (handle.run().clone(), first.history(handle.run()).await.unwrap());
+    let is_call = |recorded: &&Recorded| matches!(&recorded.event, Event::Requested { request, .. } if matches!(request, Request::Tool { .. }));
+    let requested = history.iter().find(is_call).unwrap().seq;
+    for (answer, said) in [(Answer::Skip, "null"), (Answer::Fail, "settled as failed")] {
+        let journal = crashed(&whole, &run, requested).await;
+        let engine = engine(&once(Script::new().says(["done"])), &journal);
+        let options = || ResumeOptions { detach: true, ..ResumeOptions::default() };
+        let waiting = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
+        let [Question::Doubt { effect, .. }] = &waiting.questions[..] else { panic!("{waiting:?}") };
+        engine.settle(&run, *effect, answer, Some("ann".into())).await.unwrap();
+        let outcome = engine.resume(&run, options()).await.unwrap().finished().await.unwrap();
+        assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+        let trace = Trace::of(&run, &engine.history(&run).await.unwrap()).unwrap();
+        let shown = &trace.steps[0].conversation.as_ref().unwrap().messages;
+        let answered = shown.iter().find(|message| message.tool_call_id.as_deref() == Some("1"));
+        assert!(answered.is_some_and(|message| message.content.contains(said)), "{answer:?}: {shown:#?}");
+    }
 }

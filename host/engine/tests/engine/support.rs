@@ -41,6 +41,8 @@ pub struct World {
     receipt: Option<&'static str>,
     /// Tools that change nothing.
     pub parallel_tools: Vec<String>,
+    /// Tools whose calls must not be repeated.
+    pub once: Vec<String>,
     pub calls: Vec<(String, Value)>,
     /// The rest of the limits of each tool call.
     pub left: Vec<RunLimits>,
@@ -334,8 +336,8 @@ impl Sessions for Script {
         })
     }
 
-    fn tool_effects(&self, _tool: &str) -> Effects {
-        Effects::Pure
+    fn tool_effects(&self, tool: &str) -> Effects {
+        if self.world().once.iter().any(|once| once == tool) { Effects::Once } else { Effects::Pure }
     }
 
     fn tool_provider(&self, _tool: &str) -> Option<Provider> {

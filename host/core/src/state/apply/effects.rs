@@ -244,17 +244,21 @@ impl State {
             return Ok(());
         }
         let Some(pending) = self.effects.remove(&id) else { return missing(format!("effect {id}")) };
-        let failure = settled_as_failed();
-        let reply = match (&pending.request, answer) {
-            (Request::Invoke { .. }, Answer::Skip) => EffectReply::Invoke(Reply {
-                result: Ok(Success { data: Value::Null, summary: None, details: None }),
-                receipt: None,
-            }),
-            (Request::Tool { .. }, Answer::Skip) => EffectReply::Tool(Reply { result: Ok(Value::Null), receipt: None }),
-            // A judge that decided nothing cannot be skipped: no one would know where to go.
-            (request, _) => EffectReply::failed(request, failure),
-        };
+        let reply = settled(&pending.request, answer);
         self.reply(&pending, &reply)
+    }
+}
+
+/// The reply that a person gives an effect in doubt which is not repeated.
+pub(crate) fn settled(request: &Request, answer: Answer) -> EffectReply {
+    match (request, answer) {
+        (Request::Invoke { .. }, Answer::Skip) => EffectReply::Invoke(Reply {
+            result: Ok(Success { data: Value::Null, summary: None, details: None }),
+            receipt: None,
+        }),
+        (Request::Tool { .. }, Answer::Skip) => EffectReply::Tool(Reply { result: Ok(Value::Null), receipt: None }),
+        // A judge that decided nothing cannot be skipped: no one would know where to go.
+        (request, _) => EffectReply::failed(request, settled_as_failed()),
     }
 }
 
