@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
-use std::process::{Command, Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 #[test]
 fn a_killed_run_goes_on_as_if_nothing_had_happened() {
@@ -21,14 +24,37 @@ fn a_call_is_made_at_most_once_and_as_it_was_approved_whoever_is_killed_between_
     assert!(output.status.success());
 }
 
-#[test]
-fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = directory.path().join("cache");
+/// The folder of a campaign: its component, and a cache that is no one else's.
+fn cache(directory: &Path) -> PathBuf {
+    let cache = directory.join("cache");
     std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&cache).unwrap();
     let wat = include_str!("../src/crash/plugin.wat");
     let component = opcell_cli::selftest::component_from_wat(wat, None, "operation-plugin", None).unwrap();
     std::fs::write(cache.join("test.wasm"), component).unwrap();
+    cache
+}
+
+/// The disk of the campaign is full indeed: what it does after a write that failed is what is compared.
+#[test]
+fn a_process_whose_disk_is_full_says_so_before_it_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = cache(directory.path());
+    let mut said = String::new();
+    for write in 1..=6 {
+        let place = directory.path().join(write.to_string());
+        std::fs::create_dir(&place).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_crash"));
+        let output = child.arg("child").arg(&place).arg(&cache).arg(format!("full:{write}")).output().unwrap();
+        said += &format!("{write}: {:?}: {}\n", output.status, String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), None, "it was not killed: {said}");
+    }
+    assert!(said.contains("the journal's storage failed"), "{said}");
+}
+
+#[test]
+fn of_processes_that_fight_for_one_run_one_wins_and_the_others_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = cache(directory.path());
     let child = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crash"));
         command.arg("child").arg(directory.path()).arg(&cache).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -127,7 +127,8 @@ pub(super) fn each(
 }
 
 impl Undisturbed {
-    /// Every write of every process, before it and after it, in turn; every fifth kill comes at some moment instead.
+    /// Every write of every process, before it, after it and with a disk that is full from it on, in turn; every fifth
+    /// kill comes at some moment instead.
     fn kill(&self, number: usize) -> Kill {
         let lives = self.lives.iter().enumerate();
         if number % 5 == 4
@@ -137,7 +138,7 @@ impl Undisturbed {
             let share = u32::try_from(number).unwrap_or(u32::MAX).wrapping_mul(2_654_435_761) >> 16;
             return Kill::At { life, after: lasted.mul_f64(f64::from(share) / f64::from(u16::MAX)) };
         }
-        let sides = [Side::Before, Side::After];
+        let sides = [Side::Before, Side::After, Side::Full];
         let mut moments = lives.flat_map(|(life, (writes, _))| {
             (1..=*writes).flat_map(move |write| sides.map(|side| Kill::AtWrite { life, death: Death { write, side } }))
         });

@@ -1,14 +1,14 @@
 //! The process that drives the run, and dies.
 
 use super::{
-    deadly::{Deadly, Death},
+    deadly::{Deadly, Death, Side, die},
     recorder::Recorder,
     world,
 };
 use crate::journey;
 use anyhow::Result;
 use opcell_engine::{Engine, Program, ResumeOptions, RunError, RunHandle, RunOptions};
-use opcell_journal::{JournalError, SqliteJournal};
+use opcell_journal::JournalError;
 use opcell_types::{NewRunId, Value};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -16,6 +16,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+use tokio::signal::unix::{SignalKind, signal};
 
 /// The run's name.
 pub const RUN: &str = "r";
@@ -36,7 +37,11 @@ pub struct Report {
 pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result<Report> {
     let death = death.map(str::parse::<Death>).transpose().map_err(anyhow::Error::msg)?;
     let recorder = Arc::new(Recorder::open(directory)?);
-    let (journal, writes) = Deadly::new(SqliteJournal::open(directory.join("runs.db"))?, recorder.clone(), death);
+    let is_full = death.is_some_and(|death| death.side == Side::Full);
+    // A file that may not grow is an error, and not the end of the process.
+    let too_large = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    let _too_large = is_full.then(|| signal(too_large)).transpose()?;
+    let (journal, writes) = Deadly::open(&directory.join("runs.db"), recorder.clone(), death)?;
     let world = Arc::new(world::open(directory, cache, recorder).await?);
     let engine = Engine::builder()
         .operations(world.clone())
@@ -45,8 +50,15 @@ pub async fn live(directory: &Path, cache: &Path, death: Option<&str>) -> Result
         .workflows(world)
         .journal(Arc::new(journal))
         .build();
-    let handle = taken(&engine, journey::program()?, journey::input()?, true).await?;
-    let outcome = handle.finished().await?;
+    let driven = async {
+        let handle = taken(&engine, journey::program()?, journey::input()?, true).await?;
+        anyhow::Ok(handle.finished().await?)
+    };
+    let outcome = match driven.await {
+        // The disk was full, and the second fault comes before anyone has cleared it.
+        Err(_) if is_full => die(),
+        driven => driven?,
+    };
     Ok(Report { writes: writes.load(Ordering::SeqCst), ended: outcome.status.has_ended() })
 }
 

@@ -8,6 +8,8 @@ use opcell_journal::{
 };
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
     str::FromStr,
     sync::{
         Arc,
@@ -15,14 +17,20 @@ use std::{
     },
 };
 
-/// On which side of a write.
+/// The moment of the death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Nothing of it is there.
+    /// Nothing of the write is there.
     Before,
     /// It is durable, and no one has seen it.
     After,
+    /// The disk is full from this write on; the process dies at the next one, or when it gives up.
+    Full,
 }
+
+/// Bytes that the disk takes before it is full, in turn: nothing, and parts of a frame of the write-ahead log, which is
+/// a header of 24 bytes and a page of 4,096.
+const ROOM_BYTES: [u64; 4] = [0, 24, 2_000, 4_120 + 100];
 
 /// The write that is the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +45,12 @@ impl FromStr for Death {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not `before:N` or `after:N`");
+        let wrong = || format!("`{text}` is not `before:N`, `after:N` or `full:N`");
         let (side, write) = text.split_once(':').ok_or_else(wrong)?;
         let side = match side {
             "before" => Side::Before,
             "after" => Side::After,
+            "full" => Side::Full,
             _ => return Err(wrong()),
         };
         Ok(Self { write: write.parse().map_err(|_| wrong())?, side })
@@ -50,7 +59,11 @@ impl FromStr for Death {
 
 impl std::fmt::Display for Death {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let side = if self.side == Side::Before { "before" } else { "after" };
+        let side = match self.side {
+            Side::Before => "before",
+            Side::After => "after",
+            Side::Full => "full",
+        };
         write!(f, "{side}:{}", self.write)
     }
 }
@@ -61,28 +74,61 @@ pub struct Deadly {
     recorder: Arc<Recorder>,
     death: Option<Death>,
     writes: Arc<AtomicU64>,
+    /// The write-ahead log.
+    log: PathBuf,
+}
+
+/// Kills this process: nothing is flushed, no destructor runs.
+pub fn die() -> ! {
+    let _ = kill_process(getpid(), Signal::KILL);
+    std::process::abort()
 }
 
 impl Deadly {
-    pub fn new(inner: SqliteJournal, recorder: Arc<Recorder>, death: Option<Death>) -> (Self, Arc<AtomicU64>) {
-        let writes = Arc::new(AtomicU64::new(0));
-        (Self { inner, recorder, death, writes: writes.clone() }, writes)
+    /// The journal in a file, whose process dies there. For [`Side::Full`], whoever makes it handles the signal of a
+    /// file that is too large.
+    pub fn open(
+        file: &Path,
+        recorder: Arc<Recorder>,
+        death: Option<Death>,
+    ) -> Result<(Self, Arc<AtomicU64>), JournalError> {
+        let (inner, writes) = (SqliteJournal::open(file)?, Arc::new(AtomicU64::new(0)));
+        let mut log = file.as_os_str().to_owned();
+        log.push("-wal");
+        Ok((Self { inner, recorder, death, writes: writes.clone(), log: log.into() }, writes))
     }
 
     async fn write<T>(&self, work: impl Future<Output = Result<T, JournalError>>) -> Result<T, JournalError> {
         let write = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         self.die_at(write, Side::Before);
+        if let Some(Death { write: full, side: Side::Full }) = self.death {
+            if write > full {
+                die();
+            }
+            if write == full {
+                self.fill(write);
+            }
+        }
         let done = work.await;
+        if let (Some(Death { side: Side::Full, .. }), Err(error)) = (self.death, &done) {
+            let _ = writeln!(std::io::stderr(), "write {write}: {error}");
+        }
         self.die_at(write, Side::After);
         done
     }
 
     fn die_at(&self, write: u64, side: Side) {
         if self.death == Some(Death { write, side }) {
-            // SIGKILL: nothing is flushed, no destructor runs.
-            let _ = kill_process(getpid(), Signal::KILL);
-            std::process::abort();
+            die();
         }
+    }
+
+    /// No file of this process gets longer from now on than the log may: the system refuses the rest of a write, as it
+    /// does on a full disk. Only the recorder goes on.
+    fn fill(&self, write: u64) {
+        let written = std::fs::metadata(&self.log).map_or(0, |log| log.len());
+        let room = ROOM_BYTES.get(write as usize % ROOM_BYTES.len()).copied().unwrap_or_default();
+        self.recorder.fill(written + room);
     }
 }
 

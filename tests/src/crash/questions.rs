@@ -324,8 +324,7 @@ fn death(death: Option<&str>) -> Result<Option<Death>> {
 /// When the journal cannot be opened, or the run cannot be driven.
 pub async fn drive(directory: &Path, stays: bool, dies: Option<&str>) -> Result<Report> {
     let recorder = Arc::new(Recorder::open(directory)?);
-    let journal = SqliteJournal::open(directory.join("runs.db"))?;
-    let (journal, writes) = Deadly::new(journal, recorder.clone(), death(dies)?);
+    let (journal, writes) = Deadly::open(&directory.join("runs.db"), recorder.clone(), death(dies)?)?;
     let world = Arc::new(World::new(recorder, None)?.asking());
     let engine = Engine::builder()
         .operations(world.clone())
@@ -345,8 +344,7 @@ pub async fn drive(directory: &Path, stays: bool, dies: Option<&str>) -> Result<
 /// When the journal cannot be opened, or an answer is refused for another reason than an earlier one.
 pub async fn answer(directory: &Path, voice: &str, dies: Option<&str>) -> Result<Report> {
     let recorder = Arc::new(Recorder::open(directory)?);
-    let journal = SqliteJournal::open(directory.join("runs.db"))?;
-    let (journal, writes) = Deadly::new(journal, recorder.clone(), death(dies)?);
+    let (journal, writes) = Deadly::open(&directory.join("runs.db"), recorder.clone(), death(dies)?)?;
     let engine = Engine::builder().journal(Arc::new(journal)).build();
     let run: Arc<str> = RUN.into();
     for question in engine.state_at(&run, None).await?.questions() {

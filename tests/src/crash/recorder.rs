@@ -3,12 +3,14 @@
 
 use anyhow::{Context as _, Result};
 use opcell_journal::Record;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, OpenOptions},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     io::Write as _,
     path::Path,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 /// One thing that was done to the world.
@@ -59,12 +61,23 @@ pub enum Line {
 }
 
 /// The file, open.
-pub struct Recorder(File);
+pub struct Recorder {
+    file: File,
+    /// The most bytes of a file where the disk counts as full; 0 where it does not.
+    full: AtomicU64,
+}
 
 impl Recorder {
     /// Opens the file of a directory, behind what it says already.
     pub fn open(directory: &Path) -> Result<Self> {
-        Ok(Self(OpenOptions::new().create(true).append(true).open(directory.join("recorder"))?))
+        let file = OpenOptions::new().create(true).append(true).open(directory.join("recorder"))?;
+        Ok(Self { file, full: AtomicU64::new(0) })
+    }
+
+    /// Lets no file of this process get longer than this, but for the recorder's own.
+    pub fn fill(&self, bytes: u64) {
+        self.full.store(bytes.max(1), SeqCst);
+        limit_files(Some(bytes.max(1)));
     }
 
     /// Everything that was recorded in a directory.
@@ -91,12 +104,27 @@ impl Recorder {
 
     /// One write of less than a page: it is there as a whole or not at all, and stays whatever happens to this process.
     fn write(&self, lines: &[Line]) {
+        let full = self.full.load(SeqCst);
+        if full > 0 {
+            limit_files(None);
+        }
         for line in lines {
             let line = serde_json::to_string(line).unwrap_or_default() + "\n";
-            if let Err(error) = (&self.0).write_all(line.as_bytes()) {
+            if let Err(error) = (&self.file).write_all(line.as_bytes()) {
                 tracing::error!(%error, "the recorder could not write");
             }
         }
+        if full > 0 {
+            limit_files(Some(full));
+        }
+    }
+}
+
+/// Limits the bytes of each file that this process writes; the limit can be lifted again.
+fn limit_files(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    if let Err(error) = setrlimit(Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }) {
+        tracing::error!(%error, "the size of files could not be limited");
     }
 }
 
