@@ -25,6 +25,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// When a run is tried again that cannot be resumed: someone must change something first.
 const LATER: Duration = Duration::from_secs(30);
 
+/// The longest time until a turn; the run's timer may be due later, and then the turn asks for another one.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
+
 type Driven = Pin<Box<dyn Future<Output = Result<RunOutcome, RunError>> + Send>>;
 
 /// A worker's handler for the runs that it is given.
@@ -46,6 +49,15 @@ struct Turned {
     due: Option<i64>,
     /// The time until then, in milliseconds.
     after: f64,
+}
+
+impl Turned {
+    /// The time until the next turn. The server gives back what it keeps, and may have changed it: no number is taken
+    /// for a time that there is not.
+    fn delay(self) -> Duration {
+        let seconds = self.after.max(0.0) / 1_000.0;
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
+    }
 }
 
 /// A signal to a run.
@@ -110,6 +122,8 @@ impl OpcellRun {
                     self.say(WorkerEvent::LeaseLost { run });
                     SOON
                 }
+                // Anyone who reaches the server can name a run that there is not. When it is made, it is offered.
+                JournalError::UnknownRun(_) => return Turned { due: None, after: 0.0 },
                 JournalError::Storage(_) => {
                     self.say(WorkerEvent::Refused { run, why: error.to_string() });
                     SOON
@@ -150,7 +164,7 @@ impl OpcellRun {
             Some(due) => {
                 context.set(DUE, Json(due));
                 let next = context.object_client::<OpcellRunClient>(context.key()).turn();
-                next.send_after(Duration::from_secs_f64(turned.after / 1_000.0));
+                next.send_after(turned.delay());
             }
         }
         Ok(())
@@ -184,5 +198,110 @@ fn refused(error: RunError) -> HandlerError {
             TerminalError::new_with_code(404, error.to_string()).into()
         }
         _ => TerminalError::new_with_code(409, error.to_string()).into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::*;
+    use opcell_engine::{Program, RunOptions};
+    use opcell_journal::{Append, Cut, Journal as _, MemoryJournal};
+
+    const WAITS: &str =
+        r#"{"version":"workflow-ir/v1","name":"w","steps":[{"name":"w","type":"wait","wait":{"signal":"go"}}]}"#;
+
+    fn object(journal: &Arc<MemoryJournal>) -> (OpcellRun, mpsc::UnboundedReceiver<WorkerEvent>) {
+        let engine = Engine::builder().journal(journal.clone()).build();
+        let (report, events) = mpsc::unbounded_channel();
+        (OpcellRun::new(engine, &WorkerOptions::default(), report), events)
+    }
+
+    async fn waiting(object: &OpcellRun) -> RunId {
+        let program = Program::new(Arc::new(serde_json::from_str(WAITS).unwrap())).unwrap();
+        let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
+        let handle = object.engine.start(program, Value::Null, options).await.unwrap();
+        handle.finished().await.unwrap();
+        handle.run().clone()
+    }
+
+    /// The server keeps the result of a turn and gives it back when the turn is repeated: as it was, or forged.
+    #[test]
+    fn no_result_of_a_turn_that_a_server_gives_back_is_a_time_that_there_is_not() {
+        let kept = |after: &str| serde_json::from_str::<Turned>(&format!(r#"{{"due":1,"after":{after}}}"#));
+        for (after, delay) in [
+            ("1500.0", Duration::from_millis(1_500)),
+            ("0.0", Duration::ZERO),
+            ("-1.0", Duration::ZERO),
+            ("-1e308", Duration::ZERO),
+            ("1e308", LONGEST),
+            ("1e22", LONGEST),
+        ] {
+            assert_eq!(kept(after).unwrap().delay(), delay, "{after}");
+        }
+        assert_eq!(Turned { due: Some(1), after: f64::NAN }.delay(), Duration::ZERO);
+        assert_eq!(Turned { due: Some(1), after: f64::INFINITY }.delay(), LONGEST);
+        assert!(kept("1e999").is_err() && kept("\"1\"").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_turn_of_a_run_that_there_is_not_asks_for_no_other_and_says_nothing() {
+        let (object, mut events) = object(&Arc::default());
+        for foreign in ["gone", "", "../r", "r\u{1b}]0;x\u{7}", &"r".repeat(1 << 20)] {
+            assert_eq!(object.drive(foreign.into()).await, Turned { due: None, after: 0.0 });
+        }
+        assert!(events.try_recv().is_err());
+        assert!(object.engine.journal().runs().await.unwrap().is_empty(), "no run is made of it");
+    }
+
+    #[tokio::test]
+    async fn turns_out_of_order_and_again_change_nothing() {
+        let journal = Arc::new(MemoryJournal::new());
+        let (object, mut events) = object(&journal);
+        let run = waiting(&object).await;
+        let before = journal.read(&run, 0, 1_000).await.unwrap();
+        // One after the other, and many at once although the server promised one at a time.
+        for _ in 0..3 {
+            assert_eq!(object.drive(run.clone()).await.due, None);
+        }
+        let object = Arc::new(object);
+        let mut turns = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let (object, run) = (object.clone(), run.clone());
+            turns.spawn(async move { object.drive(run).await });
+        }
+        assert!(turns.join_all().await.iter().any(|turned| turned.due.is_none()));
+        assert_eq!(journal.read(&run, 0, 1_000).await.unwrap(), before);
+        while let Ok(event) = events.try_recv() {
+            assert!(matches!(event, WorkerEvent::Turn(_)), "{event:?}");
+        }
+        // Another worker has the run: the turn waits, and the other one loses nothing.
+        let owner = journal.acquire(&run, Cut::Tail).await.unwrap();
+        assert!(object.drive(run.clone()).await.delay() <= SOON);
+        let write = Append {
+            run: run.clone(),
+            fence: owner.fence,
+            records: Vec::new(),
+            state: None,
+            snapshot: None,
+            inbox: None,
+        };
+        journal.append(write).await.unwrap();
+    }
+
+    #[test]
+    fn the_body_of_a_signal_is_read_strictly() {
+        for forged in [
+            r#"{"name":"go","may-approve":true}"#,
+            r#"{"name":"go","by":"ann"}"#,
+            r#"{"name":1}"#,
+            r#"{"data":1}"#,
+            "[]",
+            "null",
+        ] {
+            assert!(serde_json::from_str::<SignalBody>(forged).is_err(), "{forged}");
+        }
+        let deep = format!(r#"{{"name":"go","data":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+        assert!(serde_json::from_str::<SignalBody>(&deep).is_err());
     }
 }
