@@ -351,19 +351,14 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
         let version = one_line(version, SHOWN_BYTES);
         return Err(format!("its version `{version}` is not an exact one, so that another one could start tomorrow"));
     }
+    // Some of them name another package, or another place to take it from.
+    if !package.runtime_arguments.is_empty() {
+        return Err(format!("it asks for arguments of `{runner}`, with which something else could start"));
+    }
     let exact = format!("{identifier}@{version}");
-    let mut command: Vec<String> = if runner == NPX {
-        if !package.runtime_arguments.is_empty() {
-            return Err(format!("it asks for arguments of `{NPX}`, which does not start it here"));
-        }
-        vec!["node".to_owned()]
-    } else {
-        let mut command: Vec<String> = [runner, "--cache-dir", CACHE].map(str::to_owned).into();
-        for argument in &package.runtime_arguments {
-            command.extend(argument_of(argument, given)?);
-        }
-        command.push(exact.clone());
-        command
+    let mut command: Vec<String> = match runner {
+        NPX => vec!["node".to_owned()],
+        _ => vec![runner.to_owned(), "--cache-dir".to_owned(), CACHE.to_owned(), exact.clone()],
     };
     let install = (runner == NPX).then_some(exact);
     for argument in &package.package_arguments {
@@ -637,6 +632,12 @@ mod tests {
             (json!({"registryBaseUrl": "https://evil.example"}), "comes from `https://evil.example`"),
             (json!({"runtimeHint": "docker"}), "started with `docker`"),
             (json!({"fileSha256": "00"}), "does not check"),
+            (json!({"runtimeArguments": [{"type": "positional", "value": "evil"}]}), "something else could start"),
+            (
+                json!({"registryType": "pypi", "identifier": "weather", "runtimeArguments":
+                    [{"type": "named", "name": "--from", "value": "git+https://evil.example/x"}]}),
+                "something else could start",
+            ),
             (json!({"transport": {"type": "sse"}}), "speaks `sse`"),
             (
                 argument(json!({"type": "positional", "valueHint": "place", "isRequired": true})),

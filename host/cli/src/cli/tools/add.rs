@@ -39,6 +39,9 @@ const INSTALL: [&str; 8] =
     ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--prefix", ".", "--"];
 const INSTALL_TIME: Duration = Duration::from_secs(300);
 
+/// The version of a server that a registry is asked for where none is named.
+const LATEST: &str = "latest";
+
 /// The file of a server's folder that holds what its publisher said.
 const DOCUMENT: &str = "server.json";
 
@@ -94,8 +97,11 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
     let config = global.proposed()?;
     let file = config.file.clone().unwrap_or_else(|| config.root.join(FILE_NAME));
     let before = global.consented(&config)?;
-    let document = document(args).await?;
+    let (document, asked) = document(args).await?;
     let mut plan = plan(args, &document)?;
+    if let Some((name, version)) = asked {
+        answers(&plan.published, &name, &version)?;
+    }
     if config.servers.contains_key(&plan.name) {
         let message = format!("the project has an MCP server `{}` already", plan.name);
         return Err(Diagnostic::error("server-exists", message).help("choose another name with `--name`").into());
@@ -119,10 +125,22 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
         return Ok(Exit::Done);
     }
     if let Launch::Program { install, .. } = &plan.launch {
-        let folder = config.root.join(folder(&plan.name));
+        let below = folder(&plan.name);
+        let folder = config.root.join(&below);
+        // A package manager takes what it finds there for what it would fetch.
+        if folder.symlink_metadata().is_ok() {
+            let message = format!("{} exists, and what is in it could run as part of the server", below.display());
+            let help = "look at it and delete it, or choose another name with `--name`";
+            return Err(Diagnostic::error("server-exists", message).help(help).into());
+        }
         prepare(&folder, &document)?;
         if let Some(package) = install {
-            plan.server.command.insert(1, installed(&folder, package).await?);
+            let file = installed(&folder, package).await;
+            if file.is_err() {
+                // It was made just now, and is in the way of the next attempt.
+                let _ = std::fs::remove_dir_all(&folder);
+            }
+            plan.server.command.insert(1, file?);
         }
     }
     // The user may have written in the file since.
@@ -339,24 +357,34 @@ fn asks(variable: &Variable) -> String {
     format!("  {}{about}{}{missing}", words.join(" "), expected.unwrap_or_default())
 }
 
-/// The document that an argument names.
-async fn document(args: &AddArgs) -> Result<String, Failure> {
+/// Refuses the description of another server, or of another version, than the registry was asked for.
+fn answers(published: &Published, name: &str, version: &str) -> Result<(), Failure> {
+    if published.name == name && (version == LATEST || published.version == version) {
+        return Ok(());
+    }
+    let found = format!("{} {}", published.name, published.version);
+    Err(wrong(format!("the registry was asked for {name} {version}, and answers with {found}")))
+}
+
+/// The document that an argument names; of a registry, also the name and the version that it was asked for.
+async fn document(args: &AddArgs) -> Result<(String, Option<(String, String)>), Failure> {
     let source = &args.source;
     if source.starts_with("https://") || source.starts_with("http://") {
-        return fetched(source, args.private).await;
+        return Ok((fetched(source, args.private).await?, None));
     }
     let path = Path::new(source);
     if path.is_file() || source.ends_with(".json") {
         return read_text_bounded(path, MAX_DOCUMENT_BYTES as u64)
+            .map(|text| (text, None))
             .map_err(|error| wrong(format!("`{}` cannot be read: {error}", path.display())));
     }
-    let (name, version) = source.split_once('@').unwrap_or((source, "latest"));
+    let (name, version) = source.split_once('@').unwrap_or((source, LATEST));
     let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+'));
     match name.split_once('/') {
         Some((space, short)) if is_plain(space) && is_plain(short) && is_plain(version) => {
             let base = args.registry.trim_end_matches('/');
             let url = format!("{base}/v0.1/servers/{space}%2F{short}/versions/{version}");
-            fetched(&url, args.private).await
+            Ok((fetched(&url, args.private).await?, Some((name.to_owned(), version.to_owned()))))
         }
         _ => {
             let message =
@@ -370,4 +398,25 @@ async fn document(args: &AddArgs) -> Result<String, Failure> {
 async fn fetched(url: &str, private: bool) -> Result<String, Failure> {
     let read = opcell::published::fetch(url, private).await;
     read.map_err(|why| wrong(format!("`{}` cannot be read: {why}", one_line(url, 200))))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_that_answers_with_another_server_is_not_believed() {
+        let document = r#"{"name": "io.github.user/weather", "version": "1.0.2", "description": "Weather."}"#;
+        let published = Published::read(document).unwrap();
+        for (name, version, is_taken) in [
+            ("io.github.user/weather", "1.0.2", true),
+            ("io.github.user/weather", LATEST, true),
+            ("io.github.user/weather", "1.0.1", false),
+            ("io.github.user/whether", LATEST, false),
+            ("io.github.User/weather", LATEST, false),
+        ] {
+            assert_eq!(answers(&published, name, version).is_ok(), is_taken, "{name} {version}");
+        }
+    }
 }
