@@ -94,6 +94,9 @@ impl Access {
     }
 }
 
+/// The name of a caller without a token.
+const LOCAL: &str = "local";
+
 /// The sender of a request.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -107,7 +110,16 @@ pub struct Caller {
 
 impl Caller {
     fn operator() -> Self {
-        Self { name: "local".into(), tenant: None, scopes: None }
+        Self { name: LOCAL.into(), tenant: None, scopes: None }
+    }
+
+    /// The name under which an answer about a call counts. Who answers without a token is the user of this process: the
+    /// same person as on the command line, where two people must approve.
+    pub(crate) fn person(&self) -> Arc<str> {
+        match self.scopes {
+            None if *self.name == *LOCAL => format!("{LOCAL} (uid {})", rustix::process::getuid().as_raw()).into(),
+            _ => self.name.clone(),
+        }
     }
 
     /// A program that an Opcell process started: a server of tools, or a command of a model. Only a person approves.
@@ -338,7 +350,18 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_this_machine;
+    use super::{Caller, Scope, is_this_machine};
+
+    #[test]
+    fn whoever_answers_without_a_token_is_the_person_of_the_command_line() {
+        let user = format!("local (uid {})", rustix::process::getuid().as_raw());
+        assert_eq!(*Caller::operator().person(), *user);
+        let scopes = Some(vec![Scope::Approve]);
+        for name in ["ann", "local"] {
+            let holder = Caller { name: name.into(), tenant: None, scopes: scopes.clone() };
+            assert_eq!(&*holder.person(), name);
+        }
+    }
 
     #[test]
     fn only_names_of_loopback_are_this_machine() {

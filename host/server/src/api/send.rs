@@ -150,7 +150,7 @@ pub(crate) async fn answer_calls(
     // The run is read to see whether it still asks this.
     let _room = admitted.tenant.views.room().await?;
     for question in &questions {
-        let (by, from) = (Some(admitted.caller.name.clone()), Some(from.into()));
+        let (by, from) = (Some(admitted.caller.person()), Some(from.into()));
         let engine = admitted.tenant.host.engine();
         engine.answer_call(&run, question, answer.clone(), by, from).await?;
         admitted.tenant.feeds.answered(&run);
