@@ -37,11 +37,9 @@ pub(super) fn wrong(request: &CustomRequest) -> Option<String> {
         return None;
     }
     let params = request.params.as_ref();
-    let expected = |what: &str, key: &str, found: Option<&Json>| {
-        match found {
-            Some(found) => format!("`{key}` of {method} must be {what}, not {}", kind(found)),
-            None => format!("{method} needs `{key}`, which must be {what}"),
-        }
+    let expected = |what: &str, key: &str, found: Option<&Json>| match found {
+        Some(found) => format!("`{key}` of {method} must be {what}, not {}", kind(found)),
+        None => format!("{method} needs `{key}`, which must be {what}"),
     };
     Some(match params {
         None | Some(Json::Object(_)) => {
