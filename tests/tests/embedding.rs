@@ -12,6 +12,8 @@ mod calls;
 mod models;
 #[path = "embedding/page.rs"]
 mod page;
+#[path = "embedding/programs.rs"]
+mod programs;
 #[path = "embedding/tenants.rs"]
 mod tenants;
 
