@@ -563,3 +563,26 @@ fn a_store_of_another_schema_is_refused_with_what_to_do_and_not_touched() {
         assert!(SqliteJournal::open(&path).is_err(), "it is still of that schema");
     }
 }
+
+#[tokio::test]
+async fn a_copy_is_one_regular_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let journal = SqliteJournal::open(place("runs.db")).unwrap();
+    journal.create(NewRun::empty(&"r".into(), "w", 0)).await.unwrap();
+    drop(journal);
+    opcell_journal::backup(&place("runs.db"), &place("copy.db")).unwrap();
+    // Somebody has put a log beside it.
+    std::fs::write(place("copy.db-wal"), "a log").unwrap();
+    let refused = |copy: &str| opcell_journal::restore(&place(copy), &place("new.db"), false).unwrap_err().to_string();
+    let said = refused("copy.db");
+    assert!(said.contains("copy.db-wal") && said.contains("a copy has no log"), "{said}");
+    std::fs::remove_file(place("copy.db-wal")).unwrap();
+    // A pipe is not waited for, nor is a folder read.
+    assert!(std::process::Command::new("mkfifo").arg(place("pipe")).status().unwrap().success());
+    for other in ["pipe", "."] {
+        let said = refused(other);
+        assert!(said.contains("not a regular file"), "{said}");
+    }
+    assert_eq!(opcell_journal::restore(&place("copy.db"), &place("new.db"), false).unwrap(), 1);
+}

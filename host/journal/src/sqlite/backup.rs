@@ -64,7 +64,7 @@ pub fn backup(store: &Path, copy: &Path) -> Result<u64, BackupError> {
 /// # Errors
 /// When the copy is not sound; when there is a store and it is not to be replaced, or others have it open.
 pub fn restore(copy: &Path, store: &Path, replace: bool) -> Result<u64, BackupError> {
-    let source = read_only(copy)?;
+    let source = read_only(alone(copy)?)?;
     if store.exists() && !replace {
         return Err(BackupError::Exists(store.to_owned()));
     }
@@ -86,7 +86,24 @@ pub fn restore(copy: &Path, store: &Path, replace: bool) -> Result<u64, BackupEr
     placed
 }
 
+/// A copy is one file. A log beside it would be applied to it, and what was copied, or compared with a digest, would
+/// not be what is restored.
+fn alone(copy: &Path) -> Result<&Path, BackupError> {
+    let log = beside(copy, "-wal");
+    match fs::symlink_metadata(&log) {
+        Ok(found) if !found.is_file() || found.len() > 0 => {
+            let text = "a copy has no log: move it away, or copy the journal with `backup` where it is used";
+            Err(of_file(&log)(io::Error::new(io::ErrorKind::InvalidInput, text)))
+        }
+        _ => Ok(copy),
+    }
+}
+
 fn read_only(path: &Path) -> Result<Connection, BackupError> {
+    // A pipe would be waited for.
+    if !fs::metadata(path).map_err(of_file(path))?.is_file() {
+        return Err(of_file(path)(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
+    }
     // The library's own message does not name the file.
     File::open(path).map_err(of_file(path))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
