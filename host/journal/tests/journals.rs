@@ -572,7 +572,7 @@ async fn a_copy_is_one_regular_file() {
     journal.create(NewRun::empty(&"r".into(), "w", 0)).await.unwrap();
     drop(journal);
     opcell_journal::backup(&place("runs.db"), &place("copy.db")).unwrap();
-    // Somebody has put a log beside it.
+    // A log was put beside it.
     std::fs::write(place("copy.db-wal"), "a log").unwrap();
     let refused = |copy: &str| opcell_journal::restore(&place(copy), &place("new.db"), false).unwrap_err().to_string();
     let said = refused("copy.db");

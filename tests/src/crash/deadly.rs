@@ -124,7 +124,7 @@ impl Deadly {
     }
 
     /// No file of this process gets longer from now on than the log may: the system refuses the rest of a write, as it
-    /// does on a full disk. Only the recorder goes on.
+    /// does on a full disk. Only the recorder continues.
     fn fill(&self, write: u64) {
         let written = std::fs::metadata(&self.log).map_or(0, |log| log.len());
         let room = ROOM_BYTES.get(write as usize % ROOM_BYTES.len()).copied().unwrap_or_default();
