@@ -100,7 +100,7 @@ async fn a_service_has_ten_thousand_tenants_over_the_cells_of_one_host() {
 
 /// A command of the window.
 enum Command {
-    Install(PluginConfig),
+    Install(Box<PluginConfig>),
     Start,
     Approve(String),
     Quit,
@@ -154,7 +154,7 @@ async fn app(
         match command {
             Command::Install(plugin) => {
                 let message =
-                    live.add(plugin).await.map_or_else(|e| Message::Refused(e.to_string()), |_| Message::Installed);
+                    live.add(*plugin).await.map_or_else(|e| Message::Refused(e.to_string()), |_| Message::Installed);
                 messages.send(message).unwrap();
             }
             Command::Start => {
@@ -201,9 +201,9 @@ async fn an_app_installs_a_plugin_asks_its_user_and_resumes_after_it_was_closed(
     let person = std::thread::spawn(move || {
         window.click(Command::Start);
         assert!(matches!(window.shown(), Message::Refused(why) if why.contains("test/run")));
-        window.click(Command::Install(shop()));
+        window.click(Command::Install(Box::new(shop())));
         assert_eq!(window.shown(), Message::Installed);
-        window.click(Command::Install(shop()));
+        window.click(Command::Install(Box::new(shop())));
         assert!(matches!(window.shown(), Message::Refused(_)), "it is installed already");
         window.click(Command::Start);
         let Message::Asked(run) = window.shown() else { panic!("the run asks nothing") };
