@@ -19,7 +19,7 @@ use crate::{
 use graph::Graph;
 use indexmap::IndexSet;
 use std::{
-    cell::LazyCell,
+    cell::{LazyCell, OnceCell},
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -261,16 +261,14 @@ pub fn names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
 
 fn all_names(ir: &WorkflowIr, catalog: &dyn Catalog) -> Vec<Diagnostic> {
     let mut check = Names {
-        operations: known(catalog.operations()),
-        workflows: known(catalog.workflows()),
-        skills: known(catalog.skills()),
-        tools: known(catalog.tools()),
         catalog,
+        own: &ir.workflows,
+        operations: OnceCell::new(),
+        workflows: OnceCell::new(),
+        skills: OnceCell::new(),
+        tools: OnceCell::new(),
         found: Vec::new(),
     };
-    if let Some(workflows) = &mut check.workflows {
-        workflows.extend(ir.workflows.iter().map(|own| own.name.to_string()));
-    }
     steps(ir, "", catalog, &mut check);
     check.found.extend(callees::check(ir, "", catalog));
     check.found.extend(arguments::calls(ir, "", catalog));
@@ -334,17 +332,22 @@ fn steps(ir: &WorkflowIr, place: &str, catalog: &dyn Catalog, check: &mut Names<
     }
 }
 
-/// What a host has, in its order.
-fn known(names: Option<Vec<String>>) -> Option<IndexSet<String>> {
-    names.map(|names| names.into_iter().collect())
+/// The names of one kind that a host has, in its order; `None` if it does not say. A list is made when a document first
+/// needs it: made for each document of a project, the names of its workflows alone would cost the square of their number.
+type Known = OnceCell<Option<IndexSet<String>>>;
+
+fn known(cell: &Known, names: impl FnOnce() -> Option<Vec<String>>) -> Option<&IndexSet<String>> {
+    cell.get_or_init(|| names().map(|names| names.into_iter().collect())).as_ref()
 }
 
 struct Names<'c> {
     catalog: &'c dyn Catalog,
-    operations: Option<IndexSet<String>>,
-    workflows: Option<IndexSet<String>>,
-    skills: Option<IndexSet<String>>,
-    tools: Option<IndexSet<String>>,
+    /// The workflows that the document itself defines.
+    own: &'c [Arc<WorkflowIr>],
+    operations: Known,
+    workflows: Known,
+    skills: Known,
+    tools: Known,
     found: Vec<Diagnostic>,
 }
 
@@ -355,7 +358,8 @@ impl Names<'_> {
         }
         for (i, name) in session.tools.iter().flatten().enumerate() {
             let before = self.found.len();
-            unknown("tool", name, self.tools.as_ref(), format!("{path}.tools[{i}]"), &mut self.found);
+            let tools = known(&self.tools, || self.catalog.tools());
+            unknown("tool", name, tools, format!("{path}.tools[{i}]"), &mut self.found);
             if session.tool_shapes.contains_key(name)
                 && let Some(unbound) = self.found.get_mut(before)
             {
@@ -365,7 +369,8 @@ impl Names<'_> {
             self.explain_binding(name, before);
         }
         for (i, name) in session.skills.iter().flatten().enumerate() {
-            unknown("skill", name, self.skills.as_ref(), format!("{path}.skills[{i}]"), &mut self.found);
+            let skills = known(&self.skills, || self.catalog.skills());
+            unknown("skill", name, skills, format!("{path}.skills[{i}]"), &mut self.found);
         }
         for (i, name) in session.workflows.iter().flatten().enumerate() {
             self.workflow(name, format!("{path}.workflows[{i}]"));
@@ -373,12 +378,21 @@ impl Names<'_> {
     }
 
     fn workflow(&mut self, name: &str, path: String) {
-        unknown("workflow", name, self.workflows.as_ref(), path, &mut self.found);
+        if self.catalog.workflow(name).is_some() {
+            return;
+        }
+        let workflows = known(&self.workflows, || {
+            let mut names = self.catalog.workflows()?;
+            names.extend(self.own.iter().map(|own| own.name.to_string()));
+            Some(names)
+        });
+        unknown("workflow", name, workflows, path, &mut self.found);
     }
 
     fn operation(&mut self, name: &str, path: String) {
         let before = self.found.len();
-        unknown("operation", name, self.operations.as_ref(), path, &mut self.found);
+        let operations = known(&self.operations, || self.catalog.operations());
+        unknown("operation", name, operations, path, &mut self.found);
         self.explain_binding(name, before);
     }
 
