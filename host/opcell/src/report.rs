@@ -135,8 +135,8 @@ fn linked(text: &str, code: &str) -> String {
     text.replacen(code, &format!("\u{1b}]8;;{CODES}#{code}\u{1b}\\{code}\u{1b}]8;;\u{1b}\\"), 1)
 }
 
-/// One finding for programs: `file`, `line` and `column` from 1, `code`, `severity`, `message`, `help`, `path`,
-/// `related`.
+/// One finding for programs: `file`, `line` and `column` from 1, `end-line`, `end-column`, `code`, `severity`, `message`,
+/// `help`, `path`, `related`.
 #[must_use]
 pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_json::Value {
     let place = |span: Span| source.map(|source| source.position(span.start));
@@ -150,8 +150,8 @@ pub fn to_json(source: Option<&SourceFile>, diagnostic: &Diagnostic) -> serde_js
         "file": source.map(SourceFile::name),
         "line": start.map(|at| at.line),
         "column": start.map(|at| at.column),
-        "end_line": end.map(|at| at.line),
-        "end_column": end.map(|at| at.column),
+        "end-line": end.map(|at| at.line),
+        "end-column": end.map(|at| at.column),
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
@@ -336,7 +336,7 @@ mod tests {
         let source = SourceFile::new("w.edn", "ä\n  bad");
         let json = to_json(Some(&source), &Diagnostic::warning("c", "m").at(Span::new(5, 8)));
         assert_eq!(
-            (json["line"].as_u64(), json["column"].as_u64(), json["end_column"].as_u64()),
+            (json["line"].as_u64(), json["column"].as_u64(), json["end-column"].as_u64()),
             (Some(2), Some(3), Some(6))
         );
         assert_eq!((json["file"].as_str(), json["severity"].as_str()), (Some("w.edn"), Some("warning")));

@@ -302,6 +302,7 @@ pub(crate) struct RunEvent {
 
 /// A finding about a document or a project file.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) struct Finding {
     /// Name of the file.
     file: Option<String>,
