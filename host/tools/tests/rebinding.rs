@@ -69,7 +69,7 @@ fn skipped(why: &str) {
     eprintln!("SKIPPED: DNS rebinding needs namespaces of its own (run it as root): {}", why.trim());
 }
 
-/// The answers that a name gets, in turn; the last one again and again.
+/// The answers for a name, in order; the last one repeats.
 type Answers = BTreeMap<&'static str, Vec<Vec<IpAddr>>>;
 
 fn names() -> Answers {

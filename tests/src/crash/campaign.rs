@@ -127,8 +127,8 @@ pub(super) fn each(
 }
 
 impl Undisturbed {
-    /// Every write of every process, before it, after it and with a disk that is full from it on, in turn; every fifth
-    /// kill comes at some moment instead.
+    /// Cycles through every write of every process: before it, after it, and on a disk that is full from then on. Every
+    /// fifth kill comes at a random moment instead.
     fn kill(&self, number: usize) -> Kill {
         let lives = self.lives.iter().enumerate();
         if number % 5 == 4

@@ -28,8 +28,8 @@ pub enum Side {
     Full,
 }
 
-/// Bytes that the disk takes before it is full, in turn: nothing, and parts of a frame of the write-ahead log, which is
-/// a header of 24 bytes and a page of 4,096.
+/// Bytes that fit before the disk is full; kills cycle through them: none, and parts of a frame of the write-ahead log,
+/// which is a header of 24 bytes and a page of 4,096.
 const ROOM_BYTES: [u64; 4] = [0, 24, 2_000, 4_120 + 100];
 
 /// The write that is the last.
