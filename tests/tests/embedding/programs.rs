@@ -84,7 +84,7 @@ async fn a_service_has_ten_thousand_tenants_over_the_cells_of_one_host() {
             _ => assert_eq!((status, body), (200, name.len().to_string()), "{name}"),
         }
     }
-    assert_eq!(request(address, "nobody", asked).await.0, 401);
+    assert_eq!(request(address, "stranger", asked).await.0, 401);
     assert_eq!(request(address, "tenant-1", "{").await.0, 400);
 
     // A tenant that leaves is refused from its next request on.
