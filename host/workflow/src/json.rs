@@ -361,7 +361,7 @@ mod tests {
         let found = read(text).unwrap_err();
         let span = found[0].span.unwrap();
         assert_eq!(&text[span.start..span.end], "123456789012345678901");
-        assert!(found[0].message.contains("as a text"), "{}", found[0].message);
+        assert!(found[0].message.contains("as a string"), "{}", found[0].message);
         assert!(read("[18446744073709551615, 100000000000000000000, \"123456789012345678901\"]").is_ok());
     }
 

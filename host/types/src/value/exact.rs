@@ -128,7 +128,7 @@ mod tests {
                 let place = rounded_integer(json.as_bytes()).unwrap_or_else(|| panic!("{json}"));
                 assert_eq!(&json[place], digits, "{json}");
                 let error = Value::from_json(&json).unwrap_err().to_string();
-                assert!(error.contains(digits) && error.contains("as a text"), "{error}");
+                assert!(error.contains(digits) && error.contains("as a string"), "{error}");
                 assert_eq!(Value::from_json_slice(json.as_bytes()).unwrap_err().to_string(), error);
             }
         }
