@@ -52,8 +52,8 @@ struct Turned {
 }
 
 impl Turned {
-    /// The time until the next turn. The server gives back what it keeps, and may have changed it: no number is taken
-    /// for a time that there is not.
+    /// The time until the next turn, within [`LONGEST`] whatever the number is: the server returns what it kept, and may
+    /// have changed it.
     fn delay(self) -> Duration {
         let seconds = self.after.max(0.0) / 1_000.0;
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
@@ -122,7 +122,7 @@ impl OpcellRun {
                     self.say(WorkerEvent::LeaseLost { run });
                     SOON
                 }
-                // Anyone who reaches the server can name a run that there is not. When it is made, it is offered.
+                // Anyone who reaches the server can name a run that does not exist. A new run is offered when it starts.
                 JournalError::UnknownRun(_) => return Turned { due: None, after: 0.0 },
                 JournalError::Storage(_) => {
                     self.say(WorkerEvent::Refused { run, why: error.to_string() });
@@ -225,9 +225,9 @@ mod tests {
         handle.run().clone()
     }
 
-    /// The server keeps the result of a turn and gives it back when the turn is repeated: as it was, or forged.
+    /// The server keeps the result of a turn and returns it when the turn is repeated: as it was, or forged.
     #[test]
-    fn no_result_of_a_turn_that_a_server_gives_back_is_a_time_that_there_is_not() {
+    fn a_forged_result_of_a_turn_gives_a_delay_within_bounds() {
         let kept = |after: &str| serde_json::from_str::<Turned>(&format!(r#"{{"due":1,"after":{after}}}"#));
         for (after, delay) in [
             ("1500.0", Duration::from_millis(1_500)),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_turn_of_a_run_that_there_is_not_asks_for_no_other_and_says_nothing() {
+    async fn a_turn_of_an_unknown_run_asks_for_no_other_and_reports_nothing() {
         let (object, mut events) = object(&Arc::default());
         for foreign in ["gone", "", "../r", "r\u{1b}]0;x\u{7}", &"r".repeat(1 << 20)] {
             assert_eq!(object.drive(foreign.into()).await, Turned { due: None, after: 0.0 });

@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// The command that installs a build which draws.
-const WITH_PLOTS: &str = "cargo install opcell-cli --features plots";
+/// The command that installs a build with pictures, in a checkout of the repository.
+const WITH_PLOTS: &str = "cargo install --path host/cli --features plots";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
