@@ -156,8 +156,10 @@ impl Connection {
                     None => "the handshake failed; it closed its output and did not end".to_owned(),
                 };
                 let failed = not_started(format!("{what}{}{}", wire.last_unread(), process.last_words()));
-                // After what only the current revision knows.
-                let again = (opening == Opening::Current).then_some(Opening::Handshake);
+                // It ended over the handshake, which the current revision does not have, or over discovery, which no
+                // other revision has.
+                let other = if wire.speaks_current() { Opening::CurrentLate } else { Opening::Handshake };
+                let again = (opening == Opening::Current).then_some(other);
                 Err(NotStarted { again, ..failed })
             }
         }

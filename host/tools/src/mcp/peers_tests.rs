@@ -52,6 +52,13 @@ async fn a_server_that_wants_the_same_call_again_forever_is_left_after_some_time
 /// once they were asked what they speak.
 #[tokio::test]
 async fn a_server_that_answers_discovery_late_and_refuses_the_handshake_is_started_once_more() {
+    let refusals = [r#"say '"error":{"code":-32022,"message":"the handshake is not accepted"}'"#, "exit 1"];
+    for refusal in refusals {
+        started_once_more(refusal).await;
+    }
+}
+
+async fn started_once_more(refusal: &str) {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$id,$1}"; }
 echo x >>starts
@@ -63,13 +70,13 @@ while read -r line; do
       [ "$(wc -l <starts)" -gt 1 ] || sleep 4
       say '"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0}' ;;
     *'"method":"initialize"'*)
-      say '"error":{"code":-32022,"message":"the handshake is not accepted"}' ;;
+      REFUSAL ;;
     *'"method":"tools/call"'*)
       say '"result":{"resultType":"complete","content":[{"type":"text","text":"noon"}]}' ;;
   esac
 done
 "#;
-    std::fs::write(folder.path().join("server.sh"), script).unwrap();
+    std::fs::write(folder.path().join("server.sh"), script.replace("REFUSAL", refusal)).unwrap();
     let server = Server::new("test".to_owned(), scripted(folder.path()));
     let called = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap();
     assert_eq!(called.value, Value::from("noon"));
