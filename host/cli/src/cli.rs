@@ -9,6 +9,7 @@ mod chat;
 mod check;
 mod code;
 mod compile;
+mod complete;
 mod doctor;
 mod explain;
 mod fill;
@@ -333,6 +334,14 @@ pub fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {
         return ExitCode::from(u8::from(!crate::bench::peer::native_echo_main(words.next().is_some())));
+    }
+    match complete::answer() {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        Err(error) => {
+            eprintln!("{}", error.to_string().trim_end());
+            return ExitCode::from(2);
+        }
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -29,6 +29,12 @@ struct Code {
     remedies: Vec<String>,
 }
 
+/// Every code with its meaning.
+pub(super) fn codes() -> Result<Vec<(String, String)>, Failure> {
+    let codes: Vec<Code> = serde_json::from_str(CODES).map_err(anyhow::Error::from)?;
+    Ok(codes.into_iter().map(|code| (code.code, code.meaning.unwrap_or_default())).collect())
+}
+
 pub fn explain(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let codes: Vec<Code> = serde_json::from_str(CODES).map_err(anyhow::Error::from)?;
     let Some(name) = &args.code else {

@@ -1,6 +1,6 @@
 //! `opcell completions` and `opcell man`: made of the same description as the command line itself.
 
-use super::{Cli, Exit, Failure, Terminal};
+use super::{Cli, Exit, Failure, Terminal, complete};
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 use opcell_types::files::{Readers, make_folder};
@@ -23,9 +23,7 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "opcell", &mut script);
-    io::stdout().write_all(&script)?;
+    io::stdout().write_all(&complete::script(args.shell)?)?;
     Ok(Exit::Done)
 }
 

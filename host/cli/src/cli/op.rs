@@ -26,6 +26,7 @@ pub enum OpCommand {
 #[derive(Debug, Args)]
 pub struct InvokeArgs {
     /// ID of an operation or a judge: `namespace/name`.
+    #[arg(value_name = "OPERATION")]
     id: String,
     /// Arguments: a JSON object, `@FILE`, or `key=value` (repeatable); the schema says what a value is.
     #[arg(long, value_name = "ARGS")]

@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(Debug, Args)]
 pub struct RunsArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub(super) store: StoreArgs,
     #[command(subcommand)]
     command: RunsCommand,
 }
@@ -121,7 +121,7 @@ impl StoreArgs {
 
     /// As [`Self::looking`], for what only reads. A file that lies in the project's own folder is read without consent
     /// to whatever else the project asks for.
-    fn reading(&self, global: &Global) -> Result<Config, Failure> {
+    pub(super) fn reading(&self, global: &Global) -> Result<Config, Failure> {
         if self.journal.is_some() {
             return self.looking(global);
         }

@@ -24,6 +24,7 @@ pub enum ToolsCommand {
     /// Tools of the host need no project; of a project, operations and what documents call are shown too.
     Show {
         /// The tool, such as `http.fetch`.
+        #[arg(value_name = "TOOL")]
         name: String,
     },
 }

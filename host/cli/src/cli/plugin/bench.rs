@@ -28,7 +28,7 @@ pub struct BenchArgs {
     /// The plugin's folder, or a component; this folder if omitted.
     path: Option<PathBuf>,
     /// The operation; that of the first case of an operation if omitted.
-    #[arg(long, value_name = "ID", requires = "args")]
+    #[arg(long, value_name = "OPERATION", requires = "args")]
     op: Option<String>,
     /// Its arguments: a JSON object, `@FILE`, or `key=value` (repeatable).
     #[arg(long, value_name = "ARGS")]

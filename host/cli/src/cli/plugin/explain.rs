@@ -20,7 +20,7 @@ pub struct ExplainArgs {
     /// Name of the plugin in the project.
     plugin: String,
     /// Show this operation or judge as well.
-    #[arg(long, value_name = "OP")]
+    #[arg(long, value_name = "OPERATION")]
     call: Option<String>,
 }
 
