@@ -102,7 +102,10 @@ pub enum LimitError {
 }
 
 fn suggest(suggestion: Option<&str>) -> String {
-    suggestion.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+    match suggestion {
+        Some(name) => format!(", did you mean `{name}`?"),
+        None => format!("; there are {}", TABLE.iter().map(|spec| spec.key).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 const KIB: u64 = 1 << 10;

@@ -22,6 +22,8 @@ pub(crate) mod genai {
     pub const REQUEST_MODEL: &str = "gen_ai.request.model";
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
     pub const WORKFLOW: &str = "gen_ai.workflow.name";
+    pub const AGENT: &str = "gen_ai.agent.name";
+    pub const CONVERSATION: &str = "gen_ai.conversation.id";
     pub const TOOL: &str = "gen_ai.tool.name";
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
@@ -51,6 +53,10 @@ pub(crate) mod genai {
                 let mut attributes = vec![(REQUEST_MODEL, model), (RESPONSE_MODEL, model)];
                 attributes.extend(provider.map(|own| (PROVIDER, provider_name(own))));
                 return Some(Operation { name: "chat", object: Some(model), attributes });
+            }
+            // A step that opened a session is an agent, and names itself as one.
+            SpanKind::Step | SpanKind::Part if span.facts.iter().any(|(key, _)| *key == AGENT) => {
+                ("invoke_agent", Vec::new())
             }
             SpanKind::Step | SpanKind::Part | SpanKind::Cell | SpanKind::Wait => return None,
         };
@@ -208,6 +214,57 @@ mod tests {
         let all = span["attributes"].as_array().into_iter().flatten();
         let all = all.map(|own| format!("{}={}", own["key"].as_str().unwrap_or(""), own["value"]["stringValue"]));
         all.filter(|own| own.starts_with("gen_ai.") || own.starts_with("error.")).collect()
+    }
+
+    #[test]
+    #[allow(deprecated, reason = "the conventions moved to a repository of their own, which publishes no package")]
+    fn attributes_are_those_of_the_conventions() {
+        use opentelemetry_semantic_conventions::attribute;
+        let ours = [
+            genai::OPERATION,
+            genai::PROVIDER,
+            genai::REQUEST_MODEL,
+            genai::RESPONSE_MODEL,
+            genai::WORKFLOW,
+            genai::AGENT,
+            genai::CONVERSATION,
+            genai::TOOL,
+            genai::INPUT_TOKENS,
+            genai::OUTPUT_TOKENS,
+            genai::CACHE_READ_TOKENS,
+            genai::CACHE_WRITE_TOKENS,
+            genai::ERROR,
+        ];
+        let theirs = [
+            attribute::GEN_AI_OPERATION_NAME,
+            attribute::GEN_AI_PROVIDER_NAME,
+            attribute::GEN_AI_REQUEST_MODEL,
+            attribute::GEN_AI_RESPONSE_MODEL,
+            attribute::GEN_AI_WORKFLOW_NAME,
+            attribute::GEN_AI_AGENT_NAME,
+            attribute::GEN_AI_CONVERSATION_ID,
+            attribute::GEN_AI_TOOL_NAME,
+            attribute::GEN_AI_USAGE_INPUT_TOKENS,
+            attribute::GEN_AI_USAGE_OUTPUT_TOKENS,
+            attribute::GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
+            attribute::GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS,
+            attribute::ERROR_TYPE,
+        ];
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn a_step_that_opened_a_session_is_an_agent() {
+        let mut span = Span::named(SpanKind::Step, "review");
+        span.facts = vec![(genai::AGENT, "review".into()), (genai::CONVERSATION, "r/3".into())];
+        let span = one(&span, "t", "s", None, Timestamp(0));
+        assert_eq!(span["name"], "invoke_agent review");
+        let expected = [
+            "gen_ai.operation.name=\"invoke_agent\"",
+            "gen_ai.agent.name=\"review\"",
+            "gen_ai.conversation.id=\"r/3\"",
+        ];
+        assert_eq!(attributes(&span), expected);
     }
 
     #[test]
