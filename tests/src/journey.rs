@@ -148,6 +148,7 @@ impl<W: Witness> Sessions for World<W> {
             narrowing: None,
             approvals,
             code: None,
+            augmenters: Vec::new(),
         })
     }
 

@@ -115,6 +115,9 @@ pub struct OpenedSession {
     /// The tools that the model calls by programs, if it does: not those that it calls itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Box<CodeTools>>,
+    /// The operations that each turn is shown to before its model is asked, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub augmenters: Vec<Arc<str>>,
 }
 
 /// The tools of a session that its model calls by programs.

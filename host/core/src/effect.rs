@@ -1,6 +1,7 @@
 //! Effects: what a request asks for, ready to be performed by whoever drives the run.
 
 use crate::{
+    augment, authorize,
     call::{Call, EffectContext, ModelRound, OpenSession, ToolCall},
     decide::structured_spec,
     event::Request,
@@ -132,6 +133,27 @@ impl State {
                     _ => Vec::new(),
                 };
                 Task::Open(Box::new(OpenSession { context, session, judge, engine_tools, inherited }))
+            }
+            Request::Authorize { event, context: told, by } => Task::Judge(Call {
+                id: self.authorizer.clone()?,
+                arguments: authorize::arguments(self, pending.frame, event, told, *by)?,
+                context,
+                capabilities: None,
+                granted: self.granted_to(id),
+                timeout_ms: None,
+                given: None,
+            }),
+            Request::Augment { at } => {
+                let talk = self.conversation(pending.frame)?;
+                Task::Invoke(Call {
+                    id: talk.opened.as_ref()?.augmenters.get(*at as usize)?.clone(),
+                    arguments: augment::arguments(talk, step),
+                    context,
+                    capabilities: None,
+                    granted: self.granted_to(id),
+                    timeout_ms: None,
+                    given: None,
+                })
             }
             Request::Round { model } => {
                 let talk = self.conversation(pending.frame)?;
@@ -288,6 +310,15 @@ impl State {
                     Some(request) => known.tool(&request.name),
                     None => Effects::Once,
                 }
+            }
+            (Request::Authorize { .. }, _) => match self.authorizer.as_deref() {
+                Some(judge) if known.is_judge(judge) => Effects::Idempotent,
+                Some(id) => operation(id),
+                None => Effects::Once,
+            },
+            (Request::Augment { at }, _) => {
+                let opened = self.conversation(pending.frame).and_then(|talk| talk.opened.as_ref());
+                opened.and_then(|opened| opened.augmenters.get(*at as usize)).map_or(Effects::Once, |id| operation(id))
             }
             (Request::Invoke { .. } | Request::Judge { .. }, _) => Effects::Once,
             _ => Effects::Pure,

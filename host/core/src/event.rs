@@ -525,6 +525,9 @@ pub struct RunStarted {
     /// Session settings that every session of the run inherits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+    /// The judge, or operation, that is asked before each transition of a pack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorizer: Option<Arc<str>>,
     /// W3C trace context (`traceparent`) of the caller that started the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<Arc<str>>,
@@ -587,6 +590,21 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         system_prompt: Option<Arc<str>>,
     },
+    /// The authorizer of transitions, before one takes place.
+    Authorize {
+        /// The event.
+        event: Arc<str>,
+        /// The context for the next state; empty where none is given.
+        #[serde(default)]
+        context: Arc<str>,
+        /// The party that raised the event.
+        by: RaisedBy,
+    },
+    /// An augmenter of the session, which adds to what the turn sends or refuses it.
+    Augment {
+        /// Position among the session's augmenters.
+        at: u32,
+    },
     /// One answer of the session's model.
     Round {
         /// Position among the session's models.
@@ -620,6 +638,30 @@ pub enum Request {
     },
 }
 
+/// The party that raises an event of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RaisedBy {
+    /// The state's model, by its transition tool.
+    Model,
+    /// The output of the state's composition.
+    Output,
+    /// A signal.
+    Signal,
+}
+
+impl RaisedBy {
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RaisedBy::Model => "model",
+            RaisedBy::Output => "output",
+            RaisedBy::Signal => "signal",
+        }
+    }
+}
+
 impl Request {
     /// A tool call as the model asked for it.
     #[must_use]
@@ -635,9 +677,9 @@ const _: () = assert!(size_of::<Recorded>() <= 128);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectReply {
-    /// The answer to [`Request::Invoke`].
+    /// The answer to [`Request::Invoke`] and [`Request::Augment`].
     Invoke(Reply<Success>),
-    /// The answer to [`Request::Judge`].
+    /// The answer to [`Request::Judge`] and [`Request::Authorize`].
     Judge(Reply<Verdict>),
     /// The answer to [`Request::Open`].
     Open(Result<Arc<OpenedSession>, Failure>),
@@ -673,8 +715,12 @@ impl EffectReply {
     #[must_use]
     pub fn failed(request: &Request, failure: Failure) -> Self {
         match request {
-            Request::Invoke { .. } => Self::Invoke(Reply { result: Err(failure), receipt: None }),
-            Request::Judge { .. } => Self::Judge(Reply { result: Err(failure), receipt: None }),
+            Request::Invoke { .. } | Request::Augment { .. } => {
+                Self::Invoke(Reply { result: Err(failure), receipt: None })
+            }
+            Request::Judge { .. } | Request::Authorize { .. } => {
+                Self::Judge(Reply { result: Err(failure), receipt: None })
+            }
             Request::Open { .. } => Self::Open(Err(failure)),
             Request::Round { .. } => Self::Round(Err(failure)),
             Request::Tool { .. } => Self::Tool(Reply { result: Err(failure), receipt: None }),

@@ -38,6 +38,8 @@ pub mod state;
 mod scope;
 mod structured;
 
+mod augment;
+mod authorize;
 pub mod decide;
 
 pub mod effect;

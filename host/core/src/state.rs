@@ -26,7 +26,7 @@ pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
 pub(crate) use questions::{Asked, Granted};
 pub use signals::Signals;
-pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Stage, Work};
+pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Pause, Permit, Stage, Work};
 
 use crate::{
     conversation::Messages,
@@ -66,6 +66,9 @@ pub struct State {
     pub(crate) visit_bound: u64,
     pub(crate) pins: IndexMap<Arc<str>, Arc<str>>,
     pub(crate) session: Option<Session>,
+    /// The judge, or operation, that is asked before each transition of a pack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) authorizer: Option<Arc<str>>,
     /// W3C trace context of whoever started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<Arc<str>>,

@@ -1,6 +1,7 @@
 //! Calls that do not end by themselves: which ones an event stops, and what is recorded of them.
 
 use crate::{
+    augment, authorize,
     effect::Catalogue,
     event::{Event, Request, Settled},
     id::{EffectId, FrameId, InstanceId, Timestamp},
@@ -28,7 +29,7 @@ impl State {
         let Some((under, why)) = self.stops(event) else { return Vec::new() };
         let is_call = |request: &Request| match request {
             Request::Invoke { .. } | Request::Judge { .. } | Request::Tool { .. } => true,
-            Request::Open { .. } | Request::Round { .. } => true,
+            Request::Open { .. } | Request::Authorize { .. } | Request::Augment { .. } | Request::Round { .. } => true,
             Request::Sleep { .. } | Request::Timeout { .. } | Request::Find { .. } => false,
         };
         let cut = self
@@ -103,6 +104,15 @@ impl State {
                 Form::Invoke { invoke } => CallReceipt::of_operation(&invoke.operation, arguments),
                 _ => return None,
             },
+            Request::Authorize { event, context, by } => {
+                let arguments = authorize::arguments(self, pending.frame, event, context, *by)?;
+                CallReceipt::of_operation(self.authorizer.as_ref()?, &arguments)
+            }
+            Request::Augment { at } => {
+                let talk = self.conversation(pending.frame)?;
+                let operation = talk.opened.as_ref()?.augmenters.get(*at as usize)?;
+                CallReceipt::of_operation(operation, &augment::arguments(talk, step))
+            }
             Request::Judge { arguments } => match &step.judge {
                 Some(Judge::Invoke { invoke }) => CallReceipt::of_operation(&invoke.operation, arguments),
                 _ => return None,

@@ -73,6 +73,8 @@ pub struct RunOptions {
     pub pins: IndexMap<Arc<str>, Arc<str>>,
     /// Session settings that every session of the run inherits.
     pub session: Option<Session>,
+    /// The judge, or operation, that is asked before each transition of a pack.
+    pub authorizer: Option<Arc<str>>,
     /// W3C trace context of whoever starts the run (`traceparent`): its trace becomes a part of theirs, and requests
     /// that its tools send say so.
     pub traceparent: Option<Arc<str>>,
@@ -300,6 +302,7 @@ impl Engine {
                 visit_bound: options.visit_bound,
                 pins: options.pins,
                 session: options.session,
+                authorizer: options.authorizer,
                 traceparent: options.traceparent,
                 user: options.user,
                 tenant: options.tenant,
@@ -359,6 +362,7 @@ impl Engine {
             visit_bound: options.visit_bound.unwrap_or(VISIT_BOUND),
             pins: options.pins,
             session: options.session,
+            authorizer: options.authorizer,
             traceparent: options.traceparent,
             user: options.user,
             tenant: options.tenant,
@@ -546,6 +550,7 @@ struct FirstOptions {
     visit_bound: Option<u64>,
     pins: IndexMap<Arc<str>, Arc<str>>,
     session: Option<Session>,
+    authorizer: Option<Arc<str>>,
     traceparent: Option<Arc<str>>,
     user: Option<Arc<str>>,
     tenant: Option<Arc<str>>,

@@ -306,7 +306,9 @@ fn path_text(path: &[PathSegment]) -> String {
     format!("[{}]", segments.join(" "))
 }
 
-fn noun(value: &Value) -> &'static str {
+/// The JSON type of a value, as messages name it.
+#[must_use]
+pub fn noun(value: &Value) -> &'static str {
     match value {
         Value::Undefined | Value::Null => "null",
         Value::Bool(_) => "a boolean",

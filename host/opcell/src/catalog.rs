@@ -1,7 +1,7 @@
 //! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
 
 use crate::{
-    config::Grant,
+    config::{Grant, SessionSettings},
     gateway::{self, GatewayListing},
     host::{Duplicate, PluginError},
     http::{HttpRule, Method},
@@ -182,6 +182,10 @@ pub struct Catalog {
     tools: Tools,
     /// Tools that the project's profiles and defaults declare for sessions that declare none.
     session_tools: OnceLock<Vec<String>>,
+    /// The operations that each turn is shown to.
+    augmenters: OnceLock<Vec<String>>,
+    /// The judge, or operation, that is asked before each transition of a pack.
+    authorizer: OnceLock<Arc<str>>,
     widen: OnceLock<Box<dyn Widen>>,
     /// The catalogue itself, for the calls of its plugins' cells.
     this: OnceLock<Weak<Catalog>>,
@@ -206,9 +210,25 @@ impl Catalog {
         let _ = self.this.set(Arc::downgrade(self));
     }
 
-    /// Sets the tools that profiles and defaults declare for sessions that declare none.
-    pub(crate) fn declare_session_tools(&self, tools: Vec<String>) {
-        let _ = self.session_tools.set(tools);
+    /// Sets the judge, or operation, that is asked before each transition of a pack.
+    pub(crate) fn declare_authorizer(&self, id: &str) {
+        let _ = self.authorizer.set(id.into());
+    }
+
+    /// The judge, or operation, that is asked before each transition of a pack.
+    pub(crate) fn authorizer(&self) -> Option<&Arc<str>> {
+        self.authorizer.get()
+    }
+
+    /// Sets the augmenters, and the tools that profiles and defaults declare for sessions that declare none.
+    pub(crate) fn declare_session_tools(&self, settings: &SessionSettings) {
+        let _ = self.augmenters.set(settings.augmenters.clone());
+        let _ = self.session_tools.set(settings.declared_tools());
+    }
+
+    /// The operations that each turn is shown to before its model is asked.
+    pub(crate) fn augmenters(&self) -> impl Iterator<Item = &str> {
+        self.augmenters.get().into_iter().flatten().map(String::as_str)
     }
 
     /// The tools that a session may have by a profile or by default.

@@ -103,6 +103,8 @@ pub struct Config {
     pub servers: IndexMap<String, McpServer>,
     /// Models, and what they may use.
     pub sessions: SessionSettings,
+    /// The judge, or operation, that is asked before each transition of a pack.
+    pub authorizer: Option<String>,
     /// The journal of runs; `None` is in memory.
     pub journal: Option<JournalSettings>,
     /// `true` if the arguments and answers of plugins' host calls are recorded with their runs.
@@ -126,10 +128,11 @@ pub struct Config {
 }
 
 impl SessionSettings {
-    /// Returns the tools that profiles and defaults declare for sessions that declare none.
+    /// Returns the tools that profiles and defaults declare for sessions that declare none, and the augmenters.
     pub(crate) fn declared_tools(&self) -> Vec<String> {
         let settings = std::iter::once(&self.defaults).chain(self.profiles.values());
-        settings.flat_map(|settings| settings.tools.iter().flatten().cloned()).collect()
+        let tools = settings.flat_map(|settings| settings.tools.iter().flatten());
+        tools.chain(&self.augmenters).cloned().collect()
     }
 }
 
@@ -157,6 +160,8 @@ pub struct SessionSettings {
     pub contribution_files: IndexMap<String, PathBuf>,
     /// The most rounds of models that are under way at a time; `None`: no limit.
     pub rounds_at_a_time: Option<u32>,
+    /// The operations that each turn is shown to before its model is asked, in this order.
+    pub augmenters: Vec<String>,
     /// The treatment of a session that declares a tool which is not there.
     pub missing_tools: MissingTools,
     /// The files that every prompt shows.
@@ -606,6 +611,7 @@ impl Config {
             tools: IndexMap::new(),
             servers: IndexMap::new(),
             sessions: SessionSettings::default(),
+            authorizer: None,
             journal: None,
             record_host_calls: false,
             triggers: Vec::new(),

@@ -181,7 +181,8 @@ impl Host {
             .program()
             .map_err(|error| workflow.reject(vec![Diagnostic::error("invalid-workflow", error.to_string())]))?;
         let pins = pins::of(&self.catalog, &self.library, workflow.ir(), options.session.as_ref());
-        let options = RunOptions { pins, sink: options.sink.map(guarded_text), ..options };
+        let authorizer = self.catalog.authorizer().cloned().or(options.authorizer);
+        let options = RunOptions { pins, authorizer, sink: options.sink.map(guarded_text), ..options };
         Ok(Run::new(self.engine.start(program, input, options).await?, self.engine.clone()))
     }
 

@@ -40,12 +40,16 @@ pub(crate) fn of(catalog: &Catalog, library: &Library, ir: &Arc<WorkflowIr>, inh
             match &step.judge {
                 Some(Judge::Invoke { invoke }) => called.push(invoke.operation.as_ref()),
                 // A judge has nothing to call but what it declares itself.
+                Some(Judge::Event { .. }) => called.extend(catalog.authorizer().map(AsRef::as_ref)),
                 Some(Judge::Llm { session, .. }) => named.extend(tools_of(session)),
                 _ => {}
             }
             match &step.form {
                 Form::Invoke { invoke } => called.push(invoke.operation.as_ref()),
-                Form::Session { session, .. } if session.tools.is_some() => named.extend(tools_of(session)),
+                Form::Session { session, .. } if session.tools.is_some() => {
+                    called.extend(catalog.augmenters());
+                    named.extend(tools_of(session));
+                }
                 Form::Session { session, .. } => {
                     called.extend(catalog.session_tools());
                     named.extend(undeclared(catalog, session.extensions.as_deref()));

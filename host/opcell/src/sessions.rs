@@ -24,11 +24,13 @@ use opcell_session::{
     code::Programs,
     context::project_context,
     models::{Models, ScriptedModel},
-    sessions::Extension,
+    sessions::{Augmenter, Extension},
     skills::SkillLibrary,
     tools::{FileRoots, OperationTool, SessionTool, delegate_tool, file_tools, shell_tool},
 };
-use opcell_types::{ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint};
+use opcell_types::{
+    Effects, ToolDescription, control::ControlFiles, denial::HttpScope, quota::QuotaStore, suggest::hint,
+};
 use std::{
     collections::{BTreeMap, HashSet},
     path::Path,
@@ -117,7 +119,9 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         around.catalog.document_tools().filter(|tool| find(&tools, tool.name()).is_none()).collect();
     tools.extend(of_documents);
     approvals(&mut tools, &settings.tool_approvals, &settings.server_approvals, &settings.approved)?;
+    let augmenters = settings.augmenters.iter().map(|operation| augmenter(around.catalog, operation));
     let mut builder = HostSessions::builder()
+        .augmenters(augmenters.collect::<Vec<_>>())
         .tools(tools)
         .programs(around.programs)
         .models(models.with_tenants(around.tenants))
@@ -138,6 +142,20 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         builder = builder.record_to(record);
     }
     builder.build().map_err(|error| wrong(error.to_string()))
+}
+
+/// An augmenter of the project. It is called again where a crash lost its answer, so that it must change nothing that
+/// matters when it is repeated.
+fn augmenter(catalog: &Catalog, operation: &str) -> Augmenter {
+    let problem = match catalog.find(operation).map(|entry| &entry.offer) {
+        Ok(Offer::Operation { effects: Effects::Pure | Effects::Idempotent, .. }) => None,
+        Ok(Offer::Operation { .. }) => {
+            Some("it changes something at each call; use a pure or an idempotent operation".to_owned())
+        }
+        Ok(_) => Some("it is a judge, and an augmenter is an operation".to_owned()),
+        Err(unknown) => Some(unknown.to_string()),
+    };
+    Augmenter { operation: operation.into(), problem }
 }
 
 /// Gives tools the rules that the project has for them, by their names and by their servers.

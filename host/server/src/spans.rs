@@ -3,7 +3,9 @@
 //!
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 
+use crate::telemetry::genai;
 use opcell_engine::Program;
+use opcell_engine::call::OpenedSession;
 use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp};
 use opcell_ir::ir::{Form, Judge};
 use opcell_types::{Outcome, Value};
@@ -169,8 +171,14 @@ pub(crate) struct Spans {
     instances: HashMap<u32, usize>,
     /// Names of the tools that models called, by the model's name for the call and the frame of the session.
     tools: HashMap<(usize, Arc<str>), Asked>,
+    /// The sessions with augmenters, by the spans that they are in.
+    augmented: HashMap<usize, Arc<OpenedSession>>,
     /// The run's own workflow.
     program: Option<Arc<Program>>,
+    /// The judge that is asked before each transition of a pack.
+    authorizer: Option<Arc<str>>,
+    /// ID of the run.
+    run: Arc<str>,
 }
 
 /// A call that a model asked for.
@@ -264,6 +272,13 @@ impl Spans {
 
     /// The operation that a step of the run's own workflow calls, or that judges it. Delegated workflows are not known
     /// here.
+    /// Returns `true` if a span is the call of an augmenter.
+    pub(crate) fn is_augmenter(&self, span: &Span) -> bool {
+        let session = span.parent.and_then(|around| self.augmented.get(&around));
+        span.kind == SpanKind::Cell
+            && session.is_some_and(|session| session.augmenters.iter().any(|id| **id == *span.name))
+    }
+
     fn operation(&self, within: usize, is_judge: bool) -> Option<&str> {
         let mut at = self.all.get(within)?;
         while at.kind == SpanKind::Part {
@@ -300,11 +315,24 @@ impl Spans {
         }
     }
 
+    /// Marks the span of a step as that of an agent, once: another attempt opens another session.
+    fn becomes_agent(&mut self, around: Option<usize>, frame: FrameId) {
+        let Some(span) = around.and_then(|around| self.all.get(around)) else { return };
+        if span.facts.iter().any(|(key, _)| *key == genai::AGENT) {
+            return;
+        }
+        let (name, conversation) = (span.name.clone(), format!("{}/{frame}", self.run));
+        self.fact(around, genai::AGENT, name);
+        self.fact(around, genai::CONVERSATION, conversation);
+    }
+
     pub(crate) fn observe(&mut self, recorded: &Recorded) {
         match &recorded.event {
             Event::RunStarted(started) => {
                 let index = self.begin(recorded, None, SpanKind::Run, started.program.name().as_ref());
                 self.program = Some(started.program.clone());
+                self.authorizer.clone_from(&started.authorizer);
+                self.run = started.run.clone();
                 self.fact(Some(index), "opcell.run", &started.run);
                 self.given(index, recorded.seq);
             }
@@ -342,6 +370,12 @@ impl Spans {
                     Request::Invoke { .. } => (SpanKind::Cell, operation(false).unwrap_or("invoke")),
                     Request::Judge { .. } => (SpanKind::Cell, operation(true).unwrap_or("judge")),
                     Request::Open { .. } => (SpanKind::Wait, "session"),
+                    Request::Authorize { .. } => (SpanKind::Cell, self.authorizer.as_deref().unwrap_or("authorizer")),
+                    Request::Augment { at } => {
+                        let session = around.and_then(|around| self.augmented.get(&around));
+                        let operation = session.and_then(|session| session.augmenters.get(*at as usize));
+                        (SpanKind::Cell, operation.map_or("augmenter", AsRef::as_ref))
+                    }
                     Request::Round { .. } => (SpanKind::Round, ANY_MODEL),
                     Request::Tool { call, arguments, .. } => {
                         let asked = around.and_then(|around| self.tools.get(&(around, call.clone())));
@@ -356,6 +390,9 @@ impl Spans {
                     Request::Find { name } => (SpanKind::Wait, name.as_ref()),
                 };
                 let name = name.to_owned();
+                if matches!(request, Request::Open { .. }) {
+                    self.becomes_agent(around, *frame);
+                }
                 let index = self.begin(recorded, around, kind, name);
                 self.given(index, given_at);
                 let kind = match request {
@@ -476,7 +513,15 @@ impl Spans {
                 self.keep(index, reply.receipt.as_deref(), seq);
                 reply.result.as_ref().err().and_then(failed)
             }
-            EffectReply::Open(opened) => opened.as_ref().err().and_then(failed),
+            EffectReply::Open(opened) => {
+                let around = index.and_then(|index| self.all.get(index)).and_then(|span| span.parent);
+                if let (Ok(opened), Some(around)) = (opened, around)
+                    && !opened.augmenters.is_empty()
+                {
+                    self.augmented.insert(around, opened.clone());
+                }
+                opened.as_ref().err().and_then(failed)
+            }
             EffectReply::Round(Ok(reply)) => {
                 if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
                     span.name.clone_from(&reply.model);
@@ -487,11 +532,11 @@ impl Spans {
                     let id = (around.unwrap_or(0), call.id.as_str().into());
                     self.tools.insert(id, Asked { tool: call.name.clone(), seq });
                 }
-                self.fact(index, crate::telemetry::genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
-                self.fact(index, crate::telemetry::genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
+                self.fact(index, genai::INPUT_TOKENS, tokens(reply.usage.input_tokens));
+                self.fact(index, genai::OUTPUT_TOKENS, tokens(reply.usage.output_tokens));
                 let cached = [
-                    (crate::telemetry::genai::CACHE_READ_TOKENS, reply.usage.cache_read_tokens),
-                    (crate::telemetry::genai::CACHE_WRITE_TOKENS, reply.usage.cache_write_tokens),
+                    (genai::CACHE_READ_TOKENS, reply.usage.cache_read_tokens),
+                    (genai::CACHE_WRITE_TOKENS, reply.usage.cache_write_tokens),
                 ];
                 for (name, count) in cached.into_iter().filter(|(_, count)| *count > 0) {
                     self.fact(index, name, tokens(count));

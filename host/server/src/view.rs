@@ -245,8 +245,9 @@ impl View {
             }
         }
         self.retries.observe(&recorded);
-        if is_said(&recorded.event) {
-            let span = self.spans.of_event(&recorded.event);
+        let span = self.spans.of_event(&recorded.event);
+        let is_augmenter = is_call(&recorded.event) && span.is_some_and(|span| self.spans.is_augmenter(span));
+        if is_said(&recorded.event) || is_augmenter {
             let step = span.map(|span| self.spans.step_of(span)).unwrap_or_default();
             // A name is kept once for a conversation.
             let step = match self.said.last() {
@@ -255,7 +256,7 @@ impl View {
             };
             let is_tool =
                 matches!(&recorded.event, Event::Replied { reply, .. } if matches!(**reply, EffectReply::Tool(_)));
-            let tool = span.filter(|_| is_tool).map(|span| span.name.as_str().into());
+            let tool = span.filter(|_| is_tool || is_augmenter).map(|span| span.name.as_str().into());
             self.said.push(Said { seq: recorded.seq, step, tool });
         }
         if let Some(receipt) = opcell::run::receipt(&recorded.event) {
@@ -318,6 +319,11 @@ fn is_said(event: &Event) -> bool {
         Event::TurnStarted { .. } | Event::Interjected { .. } => true,
         _ => false,
     }
+}
+
+/// Returns `true` if a call of an operation ended.
+fn is_call(event: &Event) -> bool {
+    matches!(event, Event::Replied { reply, .. } if matches!(**reply, EffectReply::Invoke(_)))
 }
 
 /// Returns `true` for what a person or another program sent to the run.

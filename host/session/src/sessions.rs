@@ -9,7 +9,7 @@ mod settings;
 
 use open::Current;
 
-pub use builder::{BuildError, Extension, HostSessionsBuilder, MissingTools};
+pub use builder::{Augmenter, BuildError, Extension, HostSessionsBuilder, MissingTools};
 
 use crate::code::{Programs, RUN_CODE};
 use crate::compaction::Windows;
@@ -48,6 +48,7 @@ pub struct HostSessions {
     context_files: Vec<ContextFile>,
     runtime_metadata: RuntimeMetadata,
     missing_tools: MissingTools,
+    augmenters: Vec<Augmenter>,
     /// Rules for calls of tools that wait for a person, in every session.
     approve: ir::ApprovalRules,
     /// One permit for each round that may be under way.

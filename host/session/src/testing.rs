@@ -30,6 +30,7 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         narrowing: None,
         approvals: Vec::new(),
         code: None,
+        augmenters: Vec::new(),
     }
 }
 

@@ -88,6 +88,7 @@ fn kind(rust: &str) -> &'static str {
             "GrantScope",
             "Answer",
             "LimitKind",
+            "RaisedBy",
         ]) =>
         {
             "text"
@@ -150,6 +151,7 @@ fn page() -> String {
     page += "\n## Values in events\n";
     for (title, name) in [
         ("A request", "Request"),
+        ("The party that raises an event of a state", "RaisedBy"),
         ("A reply", "EffectReply"),
         ("A result", "Settled"),
         ("A destination", "Destination"),

@@ -9,10 +9,10 @@ use super::{At, session, step};
 use crate::{
     conversation::{Message, Role, ToolCallRequest},
     dialogue::{self, MESSAGE_SIGNAL},
-    event::{Event, Request},
+    event::{Event, RaisedBy, Request},
     failure::Failure,
     offer::{ARTIFACT_TOOL, SKILL_TOOL, TRANSITION_TOOL},
-    state::{Conversation, Raw},
+    state::{Conversation, Permit, Raw},
 };
 use opcell_ir::{
     arguments::fit,
@@ -44,13 +44,13 @@ pub(super) fn idle(at: &At<'_>, step: &Step, session: &Session, talk: &Conversat
         return vec![step::finished(at, step, &raw, Value::Undefined, None)];
     }
     if has_spoken {
-        return listen(at);
+        return listen(at, talk);
     }
     let speak = |messages| vec![Event::TurnStarted { frame: at.id, group: None, messages }];
     let was_led_here = at.instance.memory.iter().map(|memory| memory.visits).sum::<u32>() > 1;
     let speaks_at_once = step.terminal || control == Control::Agent;
     if was_led_here && !speaks_at_once {
-        return listen(at);
+        return listen(at, talk);
     }
     if !at.instance.log.is_empty() {
         return speak(Vec::new());
@@ -60,14 +60,14 @@ pub(super) fn idle(at: &At<'_>, step: &Step, session: &Session, talk: &Conversat
         Ok(messages) if messages.iter().all(|message| message.content.is_empty()) && was_led_here => {
             speak(vec![Message::user(at.instance.brief.as_ref())])
         }
-        Ok(messages) if messages.iter().all(|message| message.content.is_empty()) => listen(at),
+        Ok(messages) if messages.iter().all(|message| message.content.is_empty()) => listen(at, talk),
         Ok(messages) => speak(messages),
         Err(failure) => vec![step::failed(at, step, failure)],
     }
 }
 
 /// Takes what the user said or the host raised; waits when there is neither.
-pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
+pub(super) fn listen(at: &At<'_>, talk: &Conversation) -> Vec<Event> {
     let Some(signal) = at.state.waiting_signal(at.id) else {
         return vec![Event::WaitStarted { frame: at.id, question: None }];
     };
@@ -77,7 +77,13 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
         let messages = vec![Message::user(text(&signal.data))];
         return vec![taken, Event::TurnStarted { frame: at.id, group: None, messages }];
     }
-    let context = signal.data.get("context").map(text).unwrap_or_default().into();
+    let context: Arc<str> = signal.data.get("context").map(text).unwrap_or_default().into();
+    match permit(at, talk, &signal.name, &context, RaisedBy::Signal) {
+        Err(asked) => return asked,
+        // The state keeps waiting for something else.
+        Ok(Some(_)) => return vec![taken, Event::WaitStarted { frame: at.id, question: None }],
+        Ok(None) => {}
+    }
     let raised = Event::EventRaised {
         frame: at.id,
         event: signal.name.clone(),
@@ -87,8 +93,35 @@ pub(super) fn listen(at: &At<'_>) -> Vec<Event> {
     vec![taken, raised]
 }
 
+/// The reason why a transition is refused, or `None` if it may take place.
+///
+/// # Errors
+/// With the events that ask first, none if they have asked.
+fn permit(
+    at: &At<'_>,
+    talk: &Conversation,
+    event: &Arc<str>,
+    context: &Arc<str>,
+    by: RaisedBy,
+) -> Result<Option<Arc<str>>, Vec<Event>> {
+    match &talk.permit {
+        _ if at.state.authorizer.is_none() => Ok(None),
+        None => Err(vec![at.request(Request::Authorize { event: event.clone(), context: context.clone(), by })]),
+        Some(Permit::Asked) => Err(Vec::new()),
+        Some(Permit::Given) => Ok(None),
+        Some(Permit::Refused(why)) => Ok(Some(why.clone())),
+    }
+}
+
 /// The effect of one of the engine's own tools: an event, if it makes one, and the answer to the model.
 type OwnTool = fn(&At<'_>, &Step, &Value) -> Result<(Option<Event>, Value), Failure>;
+
+/// Returns the event that a call of the transition tool raises, with its context, if it can.
+fn raised(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Arc<str>, Arc<str>), Failure> {
+    let (event, context) = (text_of(arguments, "event")?, text_of(arguments, "context")?);
+    one_of("event", &event, &at.instance.program.events(&step.name))?;
+    Ok((event, context))
+}
 
 /// A call of one of the engine's own tools, done; `None` for any other tool.
 pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> Option<Vec<Event>> {
@@ -108,7 +141,18 @@ pub(super) fn call(at: &At<'_>, talk: &Conversation, call: &ToolCallRequest) -> 
         Some(why) => {
             Err(super::failure("invalid-arguments", format!("the arguments of `{}` cannot be used: {why}", call.name)))
         }
-        None => tool(at, step, &fit(&(&offered.parameters).into(), &(&call.arguments).into()).into()),
+        None => {
+            let arguments: Value = fit(&(&offered.parameters).into(), &(&call.arguments).into()).into();
+            let moves = (call.name == TRANSITION_TOOL).then(|| raised(at, step, &arguments).ok()).flatten();
+            let refused = moves.map(|(event, context)| permit(at, talk, &event, &context, RaisedBy::Model));
+            match refused.transpose() {
+                Err(asked) => return Some(asked),
+                Ok(Some(Some(why))) => {
+                    Err(super::failure("transition-refused", format!("this transition is not allowed: {why}")))
+                }
+                Ok(_) => tool(at, step, &arguments),
+            }
+        }
     };
     let (event, text, is_error) = match done {
         Ok((event, result)) => (event, result.to_json(), false),
@@ -144,8 +188,7 @@ fn one_of(key: &str, word: &str, words: &[&str]) -> Result<(), Failure> {
 /// Schedules an event of the state. The target is the state's own; a limit of the target may still lead elsewhere.
 fn raise(at: &At<'_>, step: &Step, arguments: &Value) -> Result<(Option<Event>, Value), Failure> {
     let program = &at.instance.program;
-    let (event, context) = (text_of(arguments, "event")?, text_of(arguments, "context")?);
-    one_of("event", &event, &program.events(&step.name))?;
+    let (event, context) = raised(at, step, arguments)?;
     let target = program.target(&step.name, &event).unwrap_or_default();
     let reported = Value::object([
         ("status", Value::from("transition_scheduled")),

@@ -4,9 +4,11 @@
 
 use super::{At, judge, line::fail_line};
 use crate::{
+    authorize,
     call::Verdict,
     dialogue,
-    event::{Destination, Event},
+    event::{Destination, Event, RaisedBy, Request},
+    failure::Failure,
     state::{Raw, State, StepFrame},
 };
 use opcell_ir::{
@@ -40,22 +42,52 @@ pub fn is_mid_transition(state: &State, last: &Event) -> bool {
 /// then the oldest signal that is an event of the step; with neither, the step waits.
 pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step) -> Vec<Event> {
     let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
-    let raised = match accepted.map(|accepted| &accepted.raw) {
-        // Where only the host may raise events the model has no tool for it, so this was the host.
-        Some(Raw::Session(record)) => record.raised.as_ref().map(|raised| raised.event.clone()),
+    let (raised, by) = match accepted.map(|accepted| &accepted.raw) {
+        // Where only the host may raise events the model has no tool for it, so this was the host. The authorizer was
+        // asked when it was raised.
+        Some(Raw::Session(record)) if let Some(raised) = &record.raised => {
+            return decided(at, entry, step, raised.event.clone());
+        }
+        Some(Raw::Delegate(end)) if let Some(event) = chosen(step, &end.result) => (event, RaisedBy::Output),
+        _ => match at.state.event_signal(step) {
+            Some(signal) => (signal.name.clone(), RaisedBy::Signal),
+            None => return vec![Event::WaitStarted { frame: at.id, question: None }],
+        },
+    };
+    if at.state.authorizer.is_some() {
+        return vec![at.request(Request::Authorize { event: raised, context: "".into(), by })];
+    }
+    follow(at, entry, step, raised, by)
+}
+
+/// Follows an event that may lead to another state.
+fn follow(at: &At<'_>, entry: &StepFrame, step: &Step, event: Arc<str>, by: RaisedBy) -> Vec<Event> {
+    let signal = at.state.event_signal(step).filter(|_| by == RaisedBy::Signal);
+    let taken = signal.map(|signal| Event::SignalTaken { frame: at.id, signal: signal.id });
+    taken.into_iter().chain(decided(at, entry, step, event)).collect()
+}
+
+/// Decides on a step whose authorizer has answered: the event that it was asked about is the one that still comes
+/// first.
+pub(super) fn authorized(at: &At<'_>, entry: &StepFrame, step: &Step, answer: &Result<Verdict, Failure>) -> Vec<Event> {
+    let accepted = at.instance.memory.get(entry.step as usize).and_then(|memory| memory.accepted.as_ref());
+    let chosen = match accepted.map(|accepted| &accepted.raw) {
         Some(Raw::Delegate(end)) => chosen(step, &end.result),
         _ => None,
     };
-    if let Some(event) = raised {
-        return decided(at, entry, step, event);
-    }
-    match at.state.event_signal(step) {
-        Some(signal) => {
-            let mut events = vec![Event::SignalTaken { frame: at.id, signal: signal.id }];
-            events.extend(decided(at, entry, step, signal.name.clone()));
-            events
+    match (chosen, at.state.event_signal(step), authorize::allowed(answer)) {
+        (Some(event), _, Ok(())) => follow(at, entry, step, event, RaisedBy::Output),
+        (Some(event), _, Err(why)) => {
+            let message = format!("the transition by `{event}` is not allowed: {why}");
+            fail_line(at, entry.step, super::failure("transition-refused", message))
         }
-        None => vec![Event::WaitStarted { frame: at.id, question: None }],
+        (None, Some(signal), Ok(())) => follow(at, entry, step, signal.name.clone(), RaisedBy::Signal),
+        // The state keeps waiting for something else.
+        (None, Some(signal), Err(_)) => {
+            let taken = Event::SignalTaken { frame: at.id, signal: signal.id };
+            vec![taken, Event::WaitStarted { frame: at.id, question: None }]
+        }
+        (None, None, _) => vec![Event::WaitStarted { frame: at.id, question: None }],
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn decide(at: &At<'_>, entry: &StepFrame, step: &Step, judging: &Judg
             talk,
             &session::LlmJudge { session, projection: projection.as_ref(), outputs },
         ),
+        (Judging::Called(answer, _), Judge::Event { .. }) => super::event::authorized(at, entry, step, answer),
         (Judging::Called(verdict, _), _) => conclude(at, entry, step, verdict.clone()),
         (Judging::Decided(Ok(verdict)), _) => route(at, entry, step, &verdict.outcome),
         (Judging::Decided(Err(failure)), _) => fail_line(at, entry.step, failure.clone()),

@@ -185,10 +185,10 @@ fn reached(limits: &RunLimits, used: &Used, seconds: u64, before: Before<'_>) ->
         Before::Effect(Request::Tool { .. }) => {
             time().or_else(|| count(LimitKind::ToolCalls, used.tool_calls, limits.tool_calls)).or_else(host_calls)
         }
-        Before::Effect(Request::Invoke { .. }) => {
+        Before::Effect(Request::Invoke { .. } | Request::Augment { .. }) => {
             time().or_else(|| count(LimitKind::ToolCalls, used.tool_calls, limits.tool_calls)).or_else(host_calls)
         }
-        Before::Effect(Request::Judge { .. }) => time().or_else(host_calls),
+        Before::Effect(Request::Judge { .. } | Request::Authorize { .. }) => time().or_else(host_calls),
         Before::Effect(Request::Round { .. }) => {
             let cost = || limits.cost.filter(|max| used.cost >= *max).map(|max| (LimitKind::Cost, used.cost, max));
             time().or_else(|| count(LimitKind::Tokens, used.tokens, limits.tokens)).or_else(cost)

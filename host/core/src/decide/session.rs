@@ -136,6 +136,9 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
     if let Some(failure) = timeout {
         return Turn::Failed(failure);
     }
+    if talk.opened.as_ref().is_some_and(|opened| (talk.augmented as usize) < opened.augmenters.len()) {
+        return Turn::Goes(vec![at.request(Request::Augment { at: talk.augmented })]);
+    }
     let max = session.max_rounds.unwrap_or(MAX_ROUNDS);
     if talk.rounds >= max {
         return Turn::Failed(failure("max-rounds", format!("The model gave no final answer within {max} rounds")));
@@ -180,7 +183,7 @@ pub(super) fn decide(
     match &talk.stage {
         ConversationStage::Closed | ConversationStage::Busy(_) => Vec::new(),
         ConversationStage::Failed(failure) => fail(no_model_answered(talk, failure)),
-        ConversationStage::Waiting { .. } => converse::listen(at),
+        ConversationStage::Waiting { .. } => converse::listen(at, talk),
         ConversationStage::Idle if let Some((_, control)) = dialogue::of(step) => {
             converse::idle(at, step, session, talk, control)
         }

@@ -141,6 +141,7 @@ impl State {
                 talk.record.messages.extend(messages.iter().cloned());
                 talk.group = *group;
                 talk.rounds = 0;
+                talk.augmented = 0;
                 talk.turn_calls = 0;
                 talk.failed_answers = 0;
                 talk.questions = 0;
@@ -151,6 +152,7 @@ impl State {
             Event::Interjected { frame, message, retry } => {
                 let newest = EffectId(self.next_effect);
                 let talk = self.conversation_mut(*frame)?;
+                talk.permit = None;
                 talk.failed_answers += u32::from(*retry);
                 if message.role == Role::Tool {
                     talk.forget_question(message.tool_call_id.as_deref().unwrap_or_default());
@@ -201,6 +203,7 @@ impl State {
                 match self.phase_mut(*frame)? {
                     Some(Phase::Judging(judging)) => *judging = Judging::Waiting { came: false },
                     Some(Phase::Work(Work { stage: Stage::Talking(talk), .. })) => {
+                        talk.permit = None;
                         talk.stage = ConversationStage::Waiting { came: false };
                     }
                     _ => {
@@ -250,6 +253,7 @@ impl State {
         self.visit_bound = start.visit_bound;
         self.pins = start.pins.clone();
         self.session.clone_from(&start.session);
+        self.authorizer.clone_from(&start.authorizer);
         self.traceparent.clone_from(&start.traceparent);
         self.user.clone_from(&start.user);
         self.tenant.clone_from(&start.tenant);

@@ -175,6 +175,12 @@ pub(crate) struct Conversation {
     pub group: Option<u32>,
     /// Model rounds of the current turn.
     pub rounds: u32,
+    /// Augmenters that have seen the current turn.
+    #[serde(default)]
+    pub augmented: u32,
+    /// The answer of the authorizer about the transition that is to take place; absent: it has not been asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permit: Option<Permit>,
     /// Answers of the current turn that were not what was asked for.
     pub failed_answers: u32,
     /// The session's model that answers.
@@ -209,6 +215,16 @@ pub(crate) struct Conversation {
     pub refused: Vec<Arc<str>>,
 }
 
+/// The authorizer's answer about one transition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Permit {
+    /// It has been asked.
+    Asked,
+    Given,
+    /// With the reason.
+    Refused(Arc<str>),
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ConversationStage {
     /// The session is not open yet.
@@ -234,6 +250,8 @@ impl Default for Conversation {
             turn_from: 0,
             group: None,
             rounds: 0,
+            augmented: 0,
+            permit: None,
             failed_answers: 0,
             model: 0,
             model_failures: Vec::new(),

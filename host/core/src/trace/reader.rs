@@ -5,6 +5,7 @@ use super::{
     What,
 };
 use crate::{
+    augment,
     conversation::{Message, Role},
     event::{Answer, Destination, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp},
     located::Located,
@@ -125,6 +126,8 @@ impl Reader {
                         Request::Invoke { arguments } => step.arguments = Some(arguments.clone()),
                         Request::Judge { arguments } => step.judging().arguments = Some(arguments.clone()),
                         Request::Open { .. }
+                        | Request::Authorize { .. }
+                        | Request::Augment { .. }
                         | Request::Round { .. }
                         | Request::Tool { .. }
                         | Request::Sleep { .. }
@@ -402,6 +405,14 @@ impl StepTrace {
 
     fn replied(&mut self, effect: u64, request: &Request, reply: &EffectReply) {
         match reply {
+            EffectReply::Invoke(reply) if matches!(request, Request::Augment { .. }) => {
+                self.add_receipt(effect, request, reply.receipt.as_ref());
+                let talk = self.conversation_mut();
+                match augment::added(&reply.result) {
+                    Ok(added) => talk.messages.extend(added.map(|text| Message::user(text.as_ref()))),
+                    Err(failure) => talk.failures.push(failure),
+                }
+            }
             EffectReply::Invoke(reply) => {
                 self.add_receipt(effect, request, reply.receipt.as_ref());
                 match &reply.result {

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use opcell_engine::{Message, Program, ResumeOptions, RunOptions, Status, conversation, outcome::Question};
-use opcell_ir::SourceFile;
+use opcell_ir::{SourceFile, names::Outcome};
 use opcell_types::Value;
 use opcell_workflow::promptpack;
 use std::sync::Arc;
@@ -375,4 +375,71 @@ async fn a_state_that_a_composition_leads_to_speaks_about_what_it_found() {
     let outcome = script.run(&program, r#"{"text":"a letter","company":"Acme"}"#).await;
     assert_eq!(outcome.result, Value::from("bye"), "{outcome:?}");
     assert_eq!(script.world().rounds[1].messages.last().unwrap().content, "all is well");
+}
+
+fn authorized(outcomes: &[&str]) -> (Script, RunOptions) {
+    let outcomes: Vec<Outcome> = outcomes.iter().map(|outcome| Outcome::Text((*outcome).into())).collect();
+    let options = RunOptions { authorizer: Some("house/may".into()), detach: true, ..RunOptions::default() };
+    (Script::new().judge("house/may", outcomes), options)
+}
+
+#[tokio::test]
+async fn a_transition_of_the_model_takes_place_when_the_authorizer_lets_it() {
+    let (script, options) = authorized(&["refuse", "allow"]);
+    let script = script
+        .calls_tool("1", "workflow__transition", &goes("Done"))
+        .calls_tool("2", "workflow__transition", &goes("Done"))
+        .says(["goodbye"]);
+    let outcome = script.run_with(&pack(ASK_THEN_END), r#""hello""#, options).await;
+    assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Completed, Some("z")), "{outcome:?}");
+    let told = script.world().rounds[1].messages.last().unwrap().clone();
+    let why = "transition-refused: this transition is not allowed: the authorizer answered `refuse`";
+    assert_eq!((told.is_error, told.content.as_str()), (true, why));
+    let (id, asked) = script.world().calls[0].clone();
+    assert_eq!(id, "house/may");
+    let expected =
+        r#"{"workflow":"p","from":"a","event":"Done","to":"z","context":"because","by":"model","artifacts":{}}"#;
+    assert_eq!(asked.to_json(), expected);
+}
+
+#[tokio::test]
+async fn an_authorizer_that_fails_lets_no_transition_take_place() {
+    let (script, options) = authorized(&[]);
+    let script = script.calls_tool("1", "workflow__transition", &goes("Done")).says(["what now?"]);
+    let outcome = script.run_with(&pack(ASK_THEN_END), r#""hello""#, options).await;
+    assert_eq!((outcome.status, outcome.step.as_deref()), (Status::Suspended, Some("a")));
+    let told = script.world().rounds[1].messages.last().unwrap().content.clone();
+    assert!(told.ends_with("not allowed: judge-broke: the judge broke"), "{told}");
+}
+
+#[tokio::test]
+async fn a_signal_moves_an_external_state_when_the_authorizer_lets_it() {
+    let states = ASK_THEN_END.replace(r#""on_event""#, r#""orchestration":"external","on_event""#);
+    let (script, options) = authorized(&["refuse", "allow"]);
+    let script = script.says(["please wait", "thank you"]);
+    let engine = script.engine();
+    let handle = engine.start(pack(&states), json(r#""hello""#), options).await.unwrap();
+    assert_eq!(handle.finished().await.unwrap().status, Status::Suspended);
+    for expected in [Status::Suspended, Status::Completed] {
+        engine.signal(handle.run(), &"Done".into(), Value::Null, None).await.unwrap();
+        let options = ResumeOptions { detach: true, ..ResumeOptions::default() };
+        let resumed = engine.resume(handle.run(), options).await.unwrap();
+        assert_eq!(resumed.finished().await.unwrap().status, expected);
+    }
+    assert_eq!(script.world().calls[1].1.get("by"), Some(&Value::from("signal")));
+}
+
+#[tokio::test]
+async fn an_event_that_a_composition_chooses_and_the_authorizer_refuses_fails_the_run() {
+    let steps = r#"[{"id":"judge","kind":"prompt","prompt_task":"p","input":"${input.input}"}]"#;
+    let next = r#","z":{"prompt_task":"p","terminal":true}"#;
+    for (outcomes, status, reason) in
+        [(["allow"], Status::Completed, None), (["refuse"], Status::Failed, Some("transition-refused"))]
+    {
+        let (script, options) = authorized(&outcomes);
+        let script = script.says(["Good", "bye"]);
+        let program = composed(r#""on_event":{"Good":"z","Bad":"a"}"#, steps, next);
+        let outcome = script.run_with(&program, GIVEN, options).await;
+        assert_eq!((outcome.status, outcome.reason.as_deref()), (status, reason), "{outcome:?}");
+    }
 }

@@ -358,6 +358,7 @@ impl Sessions for Programs {
             narrowing: None,
             approvals: vec![approval],
             code: Some(Box::new(CodeTools { language: CodeMode::Javascript, tools: vec![tool("send")] })),
+            augmenters: Vec::new(),
         })
     }
 

@@ -502,6 +502,7 @@ pub fn started(program: Arc<Program>, input: &str) -> Event {
         visit_bound: 100,
         pins: indexmap::IndexMap::new(),
         session: None,
+        authorizer: None,
         traceparent: None,
         user: None,
         tenant: None,

@@ -179,6 +179,7 @@ fn started(program: Arc<opcell_engine::Program>) -> Event {
         visit_bound: 1_000,
         pins: indexmap::IndexMap::default(),
         session: None,
+        authorizer: None,
         traceparent: None,
         user: None,
         tenant: None,

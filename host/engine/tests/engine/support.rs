@@ -41,6 +41,8 @@ pub struct World {
     receipt: Option<&'static str>,
     /// Tools that change nothing.
     pub parallel_tools: Vec<String>,
+    /// Operations that each turn is shown to.
+    pub augmenters: Vec<String>,
     /// Tools whose calls must not be repeated.
     pub once: Vec<String>,
     pub calls: Vec<(String, Value)>,
@@ -292,6 +294,7 @@ fn approvals(request: &OpenSession) -> Vec<ToolApproval> {
 impl Sessions for Script {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
         let tool = |name: String| ToolDescription::new(name, "", json("{}"));
+        let augmenters = self.world().augmenters.iter().map(|id| id.as_str().into()).collect();
         let opened = OpenedSession {
             system: request.session.system_prompt.clone().unwrap_or_default(),
             sections: Value::Null,
@@ -310,6 +313,7 @@ impl Sessions for Script {
             narrowing: None,
             approvals: approvals(&request),
             code: None,
+            augmenters,
         };
         self.world().opened.push(request);
         Ok(opened)

@@ -281,3 +281,42 @@ async fn budgets_are_checked_before_the_effect() {
         assert_eq!(script.world().rounds.len(), 2, "{set}");
     }
 }
+
+#[tokio::test]
+async fn augmenters_see_each_turn_once_in_order_and_their_additions_are_sent() {
+    let script = Script::new()
+        .operation("house/remind", |_| Ok(json(r#"{"add":"Be brief."}"#)))
+        .operation("house/look", |_| Ok(json("{}")))
+        .calls_tool("1", "read", r#"{"path":"a"}"#)
+        .says(["one", "two"])
+        .tool("read", r#""text""#);
+    script.world().augmenters = vec!["house/remind".to_owned(), "house/look".to_owned()];
+    let steps = r#"{"name":"s","type":"session","session":{"tools":["read"],"prompts":[
+        {"name":"one","contributions":[{"type":"template","text":"first","vars":{}}]},
+        {"name":"two","contributions":[{"type":"template","text":"second","vars":{}}]}]}}"#;
+    let outcome = script.run(&routed(steps), "{}").await;
+    assert_eq!(outcome.status, Status::Completed);
+    // Not again after a tool's answer, which belongs to the same turn.
+    let calls: Vec<_> = script.world().calls.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(calls, ["house/remind", "house/look", "read", "house/remind", "house/look"]);
+    let seen = |at: usize| script.world().calls[at].1.get("messages").unwrap().to_json();
+    assert_eq!(seen(0), r#"[{"role":"user","content":"first"}]"#);
+    assert_eq!(seen(1), r#"[{"role":"user","content":"first\n\nBe brief."}]"#);
+    let last: Vec<_> = script.world().rounds[2].messages.iter().map(|message| message.content.clone()).collect();
+    assert_eq!(last, ["first\n\nBe brief.", "", "text", "one", "second\n\nBe brief."]);
+}
+
+#[tokio::test]
+async fn a_turn_that_an_augmenter_refuses_or_fails_is_not_sent() {
+    for (data, reason) in [
+        (Ok(json(r#"{"refuse":"it holds a key"}"#)), "turn-refused"),
+        (Ok(json(r#"{"keep":true}"#)), "augmenter-failed"),
+        (Err(failure("memory-limit", "too much")), "memory-limit"),
+    ] {
+        let script = Script::new().operation("house/check", move |_| data.clone()).says(["never"]);
+        script.world().augmenters = vec!["house/check".to_owned()];
+        let outcome = script.run(&routed(&session("s", "hello", "")), "{}").await;
+        assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some(reason)));
+        assert!(script.world().rounds.is_empty(), "{reason}");
+    }
+}

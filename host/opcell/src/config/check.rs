@@ -93,6 +93,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             plugin_approvals,
             ..checker.sessions(text.models, text.sessions, &text.tools, &text.mcp)
         },
+        authorizer: text.packs.authorizer,
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
         record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),
@@ -208,6 +209,7 @@ impl Checker<'_> {
                     (name, profile)
                 })
                 .collect(),
+            augmenters: text.augmenters,
             missing_tools: text.missing_tools,
             context_files: text.context_files,
             http: text.http.into_iter().filter_map(|rule| self.http(rule.into_inner())).collect(),

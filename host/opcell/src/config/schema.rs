@@ -63,6 +63,9 @@ pub fn schema() -> Value {
             "mcp": named("server", "MCP servers by name."),
             "models": about(sessions::models(), "Providers and models."),
             "sessions": {"$ref": "#/$defs/sessions", "description": "Model conversations."},
+            "packs": about(table(&[], json!({
+                "authorizer": text("The judge, or the operation, that Opcell asks before each transition of a pack: its outcome `allow` lets it take place."),
+            })), "PromptPacks."),
             "journal": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/journal"}], "description": "The store of runs."},
             "triggers": named("trigger", "Schedules and webhooks that start runs, by name; `opcell serve` acts on them."),
             "tenants": named("tenant", "Further projects that `opcell serve` serves in isolation from each other, by name."),
@@ -238,6 +241,7 @@ fn sessions() -> Value {
             "profiles": named("settings", "Named sets of settings, for `:session-profile`."),
             "unnarrowed-workflows": texts("Workflows whose sessions keep all tools that they declare, regardless of the caller."),
             "contributions": named("contribution", "Texts that Opcell adds to every prompt, by name."),
+            "augmenters": texts("Operations that Opcell shows each turn of every session to before it asks the model: they add to the turn or refuse it."),
             "missing-tools": {"enum": ["withhold", "refuse"], "default": "withhold", "description": "The reaction to a tool that a session declares and that does not exist."},
             "context-files": {"enum": ["project", "none"], "default": "project", "description": "Shows in prompts `AGENTS.md`, or else `CLAUDE.md`, of each folder from the repository's root down to the project."},
             "http": requests("Requests that models may make with `http.fetch`."),

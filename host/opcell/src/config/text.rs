@@ -46,6 +46,8 @@ pub struct ProjectText {
     pub models: ModelsConfig,
     /// Model conversations.
     pub sessions: SessionsText,
+    /// Packs.
+    pub packs: PacksText,
     /// The journal of runs.
     pub journal: Option<Spanned<JournalText>>,
     /// The triggers, which start runs without a person, by name.
@@ -293,6 +295,8 @@ pub struct SessionsText {
     pub unnarrowed_workflows: Vec<String>,
     /// The contributions to every prompt, by name.
     pub contributions: IndexMap<Spanned<String>, Spanned<ContributionText>>,
+    /// Operations that each turn is shown to before its model is asked.
+    pub augmenters: Vec<String>,
     /// `withhold` by default.
     pub missing_tools: MissingTools,
     /// Files that every prompt shows.
@@ -305,6 +309,14 @@ pub struct SessionsText {
     pub approve: Option<Spanned<ApprovalRules>>,
     /// Calls that a person has approved for always.
     pub approved: Vec<ApprovedCall>,
+}
+
+/// `[packs]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct PacksText {
+    /// The judge, or operation, that is asked before each transition.
+    pub authorizer: Option<String>,
 }
 
 /// `[[sessions.approved]]`: one call, with these arguments and no others.

@@ -22,7 +22,7 @@ pub fn check_owner(file: &Path) -> Result<(), Rejected> {
         let Ok(status) = path.symlink_metadata() else { continue };
         if !is_trusted(&status, user) {
             let message = format!(
-                "{} belongs to user {}, and this is user {user}: its project file is not obeyed",
+                "{} belongs to user {}, and this is user {user}: its project file is not used",
                 path.display(),
                 status.uid()
             );
@@ -46,7 +46,7 @@ pub fn check_companion(file: &Path, project: &Path) -> Result<(), Rejected> {
     for path in [file, &*crate::places::real(file)] {
         let Ok(status) = path.symlink_metadata() else { continue };
         if !is_trusted(&status, user) && !owner.as_ref().is_ok_and(|owner| *owner == status.uid()) {
-            let message = format!("{} belongs to user {}, and is not obeyed", path.display(), status.uid());
+            let message = format!("{} belongs to user {}, and is not used", path.display(), status.uid());
             let help = "remove it, or make it yours when you have read it";
             return Err(Rejected::plain(Diagnostic::error("file-of-another-user", message).help(help)));
         }
@@ -61,7 +61,7 @@ pub fn check_companion(file: &Path, project: &Path) -> Result<(), Rejected> {
 
 /// A message about what a file says would show what a link leads to.
 fn link_leads_out(file: &Path, help: &str) -> Rejected {
-    let message = format!("{} is a link that leads out of its folder, and is not obeyed", file.display());
+    let message = format!("{} is a link that leads out of its folder, and is not used", file.display());
     Rejected::plain(Diagnostic::error("link-leads-out", message).help(help))
 }
 

@@ -45,7 +45,7 @@ impl Policy {
         let wrong = |what: String| {
             let message = format!("the policy {} {what}", file.display());
             Rejected::plain(
-                Diagnostic::error("policy-unreadable", message).help("correct it; until then no project is obeyed"),
+                Diagnostic::error("policy-unreadable", message).help("correct it; until then no project is used"),
             )
         };
         let text = match read_text_bounded(file, 1 << 20) {

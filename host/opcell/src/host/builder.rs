@@ -621,7 +621,10 @@ impl Host {
         catalog.connect();
         unknown_grants(&parts.config, &parts.loader, &catalog);
         catalog.widen_with(Widening { loader, config: config_of, ground, tenants: parts.tenants.clone() });
-        catalog.declare_session_tools(config.sessions.declared_tools());
+        catalog.declare_session_tools(&config.sessions);
+        if let Some(authorizer) = &config.authorizer {
+            catalog.declare_authorizer(authorizer);
+        }
         let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;

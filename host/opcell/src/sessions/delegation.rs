@@ -160,7 +160,18 @@ impl ChildRuns {
                 // It reaches no more than its caller: what a tenant is granted.
                 let (user, tenant) = (call.context.user.clone(), call.context.tenant.clone());
                 let run = Some(NewRunId::derived(run.clone()));
-                let options = RunOptions { run, pins, detach, session, limits, user, tenant, ..RunOptions::default() };
+                let authorizer = catalog.authorizer().cloned();
+                let options = RunOptions {
+                    run,
+                    pins,
+                    detach,
+                    session,
+                    limits,
+                    user,
+                    tenant,
+                    authorizer,
+                    ..RunOptions::default()
+                };
                 let started = engine.start(program, input.clone(), options).await;
                 started.map_err(|error| not_started(&error))?
             }
@@ -410,6 +421,7 @@ mod tests {
             narrowing: None,
             approvals: Vec::new(),
             code: None,
+            augmenters: Vec::new(),
         };
         let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left, in_program: false };

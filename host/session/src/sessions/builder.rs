@@ -28,6 +28,15 @@ pub struct Extension {
     pub contribution: Option<(i32, String)>,
 }
 
+/// An operation that each turn is shown to before its model is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Augmenter {
+    /// The ID of the operation.
+    pub operation: Arc<str>,
+    /// The reason why it cannot be called. No session opens then: what it would check, no one has checked.
+    pub problem: Option<String>,
+}
+
 /// The treatment of a session that declares a tool which the host does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +87,7 @@ pub struct HostSessionsBuilder {
     runtime_metadata: Option<RuntimeMetadata>,
     missing_tools: MissingTools,
     approve: ir::ApprovalRules,
+    augmenters: Vec<Augmenter>,
     rounds: Option<u32>,
 }
 
@@ -192,6 +202,13 @@ impl HostSessionsBuilder {
         self
     }
 
+    /// The operations that each turn is shown to before its model is asked, in this order.
+    #[must_use]
+    pub fn augmenters(mut self, augmenters: impl IntoIterator<Item = Augmenter>) -> Self {
+        self.augmenters.extend(augmenters);
+        self
+    }
+
     /// The most rounds of models that are under way at a time; others wait. Without it there is no limit.
     #[must_use]
     pub fn rounds_at_a_time(mut self, rounds: u32) -> Self {
@@ -230,6 +247,7 @@ impl HostSessionsBuilder {
             runtime_metadata: self.runtime_metadata.unwrap_or_else(|| Arc::new(today)),
             missing_tools: self.missing_tools,
             approve: self.approve,
+            augmenters: self.augmenters,
             rounds: self.rounds.map(|rounds| Semaphore::new(rounds as usize)),
             windows: crate::compaction::Windows::default(),
         })

@@ -84,6 +84,12 @@ impl HostSessions {
         if let Some(why) = lacks {
             return Err(failure("code-unavailable", why));
         }
+        let augmenters = if request.judge { &[][..] } else { &self.augmenters };
+        if let Some((augmenter, why)) = augmenters.iter().find_map(|it| Some((&it.operation, it.problem.as_ref()?))) {
+            let message = format!("the project has the augmenter `{augmenter}` for every session: {why}");
+            return Err(failure("no-augmenter", message));
+        }
+        let augmenters = augmenters.iter().map(|augmenter| augmenter.operation.clone()).collect();
         if settings.logprobs == Some(true) {
             prompt.notes.extend(models.iter().filter_map(|model| self.models.lacks_logprobs(model)));
         }
@@ -104,6 +110,7 @@ impl HostSessions {
             narrowing,
             approvals,
             code,
+            augmenters,
         })
     }
 

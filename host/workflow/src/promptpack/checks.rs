@@ -54,6 +54,7 @@ impl Findings {
 pub fn checks(pack: &Pack) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     check_template_engine(pack, &mut found);
+    check_governance(pack, &mut found);
     check_agents(pack, &mut found);
     check_requires(pack, &mut found);
     check_outputs(pack, &mut found);
@@ -71,6 +72,15 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
         check_agent_loops(spec, &mut found);
     }
     found.0
+}
+
+/// Finds rules of governance that nothing enforces.
+fn check_governance(pack: &Pack, found: &mut Findings) {
+    if pack.rest.get("metadata").and_then(|metadata| metadata.get("governance")).is_some() {
+        let message = "metadata.governance is not enforced: it describes the pack to people".to_owned();
+        let help = "the operator's policy is `authorizer` under [packs] of the project file, which is asked before each transition";
+        found.warning("no-effect", "/metadata/governance".to_owned(), message, help);
+    }
 }
 
 /// Finds what a pack asks of its template engine and this one does not do.

@@ -224,8 +224,7 @@ impl Compiler<'_> {
         for (name, state) in states.states.iter().filter(|(_, state)| !matches!(state.skills.as_str(), "" | "none")) {
             // The name of a skill of the host is one, too; a path only means the pack's own.
             if !skills.is_empty() && state.skills.contains(['/', '*']) && skills.filtered(&state.skills).is_empty() {
-                let message =
-                    format!("state `{name}` filters all skills away: none of the pack's is in `{}`", state.skills);
+                let message = format!("state `{name}` sees no skill: none of the pack's is in `{}`", state.skills);
                 let help = "name a folder of `skills`, the name of a skill, or \"none\"";
                 let pointer = format!("/workflow/states/{}/skills", pointer_part(name));
                 self.report(Diagnostic::warning("empty-skill-filter", message).help(help), &pointer);

@@ -72,6 +72,7 @@ impl Sessions for Script {
             narrowing: None,
             approvals: Vec::new(),
             code: None,
+            augmenters: Vec::new(),
         })
     }
 

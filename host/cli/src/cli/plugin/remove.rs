@@ -73,7 +73,7 @@ pub fn remove(global: &Global, args: &RemoveArgs, terminal: &Terminal) -> Result
     let consented = global.consented(&config)?;
     let (file, changed) = rewrite(&config, |text| edit::remove_plugin(text, &args.plugin))?;
     if !changed {
-        let message = format!("plugin `{}` is one of a plugin folder, not of {}", args.plugin, file.display());
+        let message = format!("plugin `{}` comes from a plugin folder and is not in {}", args.plugin, file.display());
         let help = format!("remove {}", plugin.path.display());
         return Err(Diagnostic::error("plugin-of-folder", message).help(help).into());
     }

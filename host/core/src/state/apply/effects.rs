@@ -4,13 +4,14 @@ use super::{Change, missing};
 use crate::call::{Reply, Success};
 use crate::conversation::{Message, take_pictures};
 use crate::dialogue;
-use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, Request};
+use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, RaisedBy, Request};
 use crate::failure::Failure;
 use crate::receipt::Receipt;
 use crate::state::questions::answered_grant;
 use crate::state::{
-    Conversation, ConversationStage, Granted, Judging, Pause, Pending, Phase, Raw, Stage, State, TurnRecord,
+    Conversation, ConversationStage, Granted, Judging, Pause, Pending, Permit, Phase, Raw, Stage, State, TurnRecord,
 };
+use crate::{augment, authorize};
 use opcell_ir::ir::Form;
 use opcell_types::Value;
 use std::sync::Arc;
@@ -37,6 +38,17 @@ impl State {
                     Some(Phase::Judging(judging)) => *judging = Judging::Llm(talk),
                     _ => self.work_mut(frame)?.stage = Stage::Talking(talk),
                 }
+            }
+            Request::Authorize { .. } => match self.phase_mut(frame)? {
+                Some(Phase::Judging(judging)) => *judging = Judging::Calling(id),
+                _ => {
+                    let talk = self.conversation_mut(frame)?;
+                    (talk.permit, talk.stage) = (Some(Permit::Asked), ConversationStage::Busy(id));
+                }
+            },
+            Request::Augment { .. } => {
+                self.charge(frame, |used| used.tool_calls += 1);
+                self.conversation_mut(frame)?.stage = ConversationStage::Busy(id);
             }
             Request::Round { .. } => {
                 self.charge(frame, |used| used.rounds += 1);
@@ -79,6 +91,18 @@ impl State {
     pub(super) fn reply(&mut self, pending: &Pending, reply: &EffectReply) -> Change {
         let frame = pending.frame;
         match reply {
+            EffectReply::Invoke(reply) if let Request::Augment { at } = pending.request => {
+                self.count_cell(frame, reply.receipt.as_ref());
+                let talk = self.conversation_mut(frame)?;
+                talk.augmented = at + 1;
+                talk.stage = match augment::added(&reply.result) {
+                    Ok(added) => {
+                        augment::add(&mut talk.record.messages, added);
+                        ConversationStage::Turn
+                    }
+                    Err(failure) => ConversationStage::Failed(failure),
+                };
+            }
             EffectReply::Invoke(reply) => {
                 self.count_cell(frame, reply.receipt.as_ref());
                 let work = self.work_mut(frame)?;
@@ -87,6 +111,20 @@ impl State {
                     Ok(success) => Stage::Produced(Raw::Invoke(success.clone())),
                     Err(failure) => Stage::Failed(failure.clone()),
                 };
+            }
+            EffectReply::Judge(reply)
+                if let Request::Authorize { by, .. } = pending.request
+                    && let Ok(talk) = self.conversation_mut(frame) =>
+            {
+                talk.permit = Some(match authorize::allowed(&reply.result) {
+                    Ok(()) => Permit::Given,
+                    Err(why) => Permit::Refused(why),
+                });
+                talk.stage = match by {
+                    RaisedBy::Model => ConversationStage::Turn,
+                    RaisedBy::Output | RaisedBy::Signal => ConversationStage::Waiting { came: true },
+                };
+                self.count_cell(frame, reply.receipt.as_ref());
             }
             EffectReply::Judge(reply) => {
                 self.count_cell(frame, reply.receipt.as_ref());

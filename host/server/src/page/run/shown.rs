@@ -468,6 +468,14 @@ pub(super) fn part(of: &Said, recorded: &Recorded) -> Markup {
                     (compacted.tokens_after) " tokens instead of " (compacted.tokens_before)
                 } }
         },
+        Event::Replied { reply, .. } if let EffectReply::Invoke(reply) = reply.as_ref() => html! {
+            div.said { span.kind { "augmenter " code { (of.tool.as_deref().unwrap_or("?")) } }
+                @match &reply.result {
+                    Ok(success) => (value(&success.data)),
+                    Err(failure) => p { b { (failure.reason) } ": " (failure.message) },
+                }
+            }
+        },
         Event::Replied { reply, .. } if let EffectReply::Tool(reply) = reply.as_ref() => html! {
             div.said { span.kind { "tool " code { (of.tool.as_deref().unwrap_or("?")) } }
                 @match &reply.result {
