@@ -1,4 +1,4 @@
-/* The canonical ABI of opcell:plugin@0.2.0, by hand: five texts in, one record out. */
+/* The canonical ABI of opcell:plugin@0.3.0, by hand: five texts in, one record out. */
 #include "opcell.h"
 
 #include <stdarg.h>
@@ -304,6 +304,12 @@ typedef struct {
 
 IMPORT("opcell:plugin/tools@0.1.0", "call")
 void host_tool(const char *name, size_t name_length, const char *arguments, size_t arguments_length, void *into);
+IMPORT("opcell:plugin/calls@0.3.0", "start")
+void host_start(const char *name, size_t name_length, const char *arguments, size_t arguments_length, void *into);
+IMPORT("opcell:plugin/calls@0.3.0", "sleep")
+void host_sleep(int64_t milliseconds, void *into);
+IMPORT("opcell:plugin/calls@0.3.0", "wait-any")
+void host_wait_any(const uint32_t *calls, size_t count, void *into);
 IMPORT("opcell:plugin/skills@0.1.0", "read")
 void host_skill(const char *name, size_t name_length, void *into);
 IMPORT("opcell:plugin/files@0.1.0", "open-root")
@@ -396,6 +402,45 @@ opcell_answer opcell_tool(const char *name, opcell_text arguments) {
   host_tool(name, strlen(name), arguments.data, arguments.length, into);
   if (asked(into, &answer)) answer.value = text_at(into + 4);
   return answer;
+}
+
+bool opcell_tool_start(const char *name, opcell_text arguments, uint32_t *call, opcell_answer *refused) {
+  _Alignas(8) char into[40];
+  host_start(name, strlen(name), arguments.data, arguments.length, into);
+  *refused = (opcell_answer){0};
+  if (!asked(into, refused)) return false;
+  memcpy(call, into + 4, sizeof *call);
+  return true;
+}
+
+static void failed_at(const char *at, opcell_answer *answer) {
+  answer->failed.reason = text_at(at);
+  answer->failed.message = text_at(at + 8);
+  answer->failed.details = option_at(at + 16);
+}
+
+bool opcell_timer_start(uint64_t milliseconds, uint32_t *call, opcell_answer *refused) {
+  _Alignas(8) char into[40];
+  host_sleep((int64_t)milliseconds, into);
+  *refused = (opcell_answer){0};
+  if (into[0]) failed_at(into + 4, refused);
+  else memcpy(call, into + 4, sizeof *call);
+  return !into[0];
+}
+
+/* A result<record { call: u32, answer: result<string, tool-error> }, failure>. */
+opcell_ended opcell_tool_wait(const uint32_t *calls, size_t count) {
+  _Alignas(8) char into[48];
+  opcell_ended ended = {0};
+  host_wait_any(calls, count, into);
+  ended.known = !into[0];
+  if (ended.known) {
+    memcpy(&ended.call, into + 4, sizeof ended.call);
+    if (asked(into + 8, &ended.answer)) ended.answer.value = text_at(into + 12);
+  } else {
+    failed_at(into + 4, &ended.answer);
+  }
+  return ended;
 }
 
 opcell_answer opcell_skill(const char *name) {

@@ -85,6 +85,21 @@ typedef struct {
 
 /* Calls a granted tool with a JSON object. */
 opcell_answer opcell_tool(const char *name, opcell_text arguments);
+
+/* The end of a call that was started. When `known` is not set, `answer.failed` says why there was nothing to wait for. */
+typedef struct {
+  bool known;
+  uint32_t call;
+  opcell_answer answer;
+} opcell_ended;
+
+/* Starts a call of a granted tool, while others may be in progress, and gives its number. Returns false if it is not made;
+ * `refused` then says why. */
+bool opcell_tool_start(const char *name, opcell_text arguments, uint32_t *call, opcell_answer *refused);
+/* Starts a timer, which ends like a call with the value `null`. Returns false if it is too long. */
+bool opcell_timer_start(uint64_t milliseconds, uint32_t *call, opcell_answer *refused);
+/* Waits until one of these calls has ended: of several, the one that ended first. Each end is given once. */
+opcell_ended opcell_tool_wait(const uint32_t *calls, size_t count);
 /* The body of a granted skill. */
 opcell_answer opcell_skill(const char *name);
 /* The bytes of a file below a granted root. */

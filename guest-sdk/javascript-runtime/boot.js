@@ -2,7 +2,7 @@
 // replaces what these functions use harms itself alone: the host checks each call, and the reply is made in C.
 (host) => {
   "use strict";
-  const { Error, TypeError, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math, JSON } = globalThis;
+  const { Error, TypeError, Promise, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math, JSON } = globalThis;
   const { freeze, defineProperty, create } = Object;
 
   const define = (name, value) => defineProperty(globalThis, name, { value, writable: true, configurable: true });
@@ -30,11 +30,25 @@
     defineProperty(kind.prototype, "name", { value: kind.name, writable: true, configurable: true });
   }
 
-  const called = async (name, args) => {
-    const answer = host.call(name, args);
-    if (answer.denied !== undefined) throw new ToolDenied(answer.denied);
-    if (answer.failed !== undefined) throw new ToolError(answer.failed);
-    return answer.value;
+  // Calls that have no answer yet. They are made when the program waits: one alone, or several at once.
+  const waiting = new Map();
+  const begun = (begin) =>
+    new Promise((resolve, reject) => {
+      waiting.set(begin(), { resolve, reject, begun: new Error() });
+    });
+  const called = (name, args) => begun(() => host.begin(name, args));
+  const sleep = async (ms) => {
+    if (typeof ms !== "number" || !(ms >= 0)) throw new TypeError("sleep(milliseconds): a number, zero or more");
+    await begun(() => host.sleep(ms));
+  };
+  const answered = (number, { denied, failed, value }) => {
+    const { resolve, reject, begun } = waiting.get(number);
+    waiting.delete(number);
+    if (denied === undefined && failed === undefined) return resolve(value);
+    const error = denied !== undefined ? new ToolDenied(denied) : new ToolError(failed);
+    // The place in the program is where the call was made.
+    defineProperty(error, "stack", { value: begun.stack, writable: true, configurable: true });
+    reject(error);
   };
   const call = async (name, args = {}) => {
     if (typeof name !== "string") throw new TypeError("call(name, arguments): the name of a tool is a string");
@@ -144,11 +158,28 @@
   define("performance", { now });
   const timers = new Map();
   let numbered = 0;
+  let isPlugin = false;
+  // More than a program takes that does not sleep, and the most that it sleeps.
+  const LONG = 600_000;
+  const MAX_SLEEP = 366 * 24 * 3_600_000;
   const timer = (run, delay, args, every) => {
     if (typeof run !== "function") throw new TypeError("a timer needs a function");
     const wait = Number(delay) > 0 ? Number(delay) : 0;
-    timers.set((numbered += 1), { run, args, wait, every, at: wait > 0 ? now() + wait : 0 });
-    return numbered;
+    const id = (numbered += 1);
+    const one = { run, args, wait, every, at: wait > 0 ? now() + wait : 0 };
+    timers.set(id, one);
+    if (wait > LONG && !isPlugin) {
+      one.at = Infinity;
+      const due = () => {
+        if (timers.get(id) !== one) return;
+        if (every) again();
+        else timers.delete(id);
+        run(...args);
+      };
+      const again = () => sleep(wait < MAX_SLEEP ? wait : MAX_SLEEP).then(due);
+      again();
+    }
+    return id;
   };
   const stop = (id) => void timers.delete(id);
   define("setTimeout", (run, delay, ...args) => timer(run, delay, args, false));
@@ -174,7 +205,8 @@
     });
 
   /** Defines what depends on whose engine this is. All else is in the memory that cells begin with. */
-  const begin = (isPlugin) => {
+  const begin = (inPlugin) => {
+    isPlugin = inPlugin;
     // A source plugin imports its names from the SDK.
     if (isPlugin) {
       const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
@@ -186,6 +218,7 @@
     for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
       defineProperty(globalThis, name, { value, writable: false, configurable: false });
     }
+    define("sleep", sleep);
     define("ToolDenied", ToolDenied);
     define("ToolError", ToolError);
     without("program", "fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
@@ -198,7 +231,7 @@
     let first;
     let id;
     for (const [key, one] of timers) {
-      if (first === undefined || one.at < first.at) {
+      if (one.at < Infinity && (first === undefined || one.at < first.at)) {
         first = one;
         id = key;
       }
@@ -211,5 +244,5 @@
     first.run(...first.args);
     return true;
   };
-  return [runTimer, begin];
+  return [runTimer, begin, answered];
 }

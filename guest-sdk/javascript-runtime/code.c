@@ -41,7 +41,7 @@ enum {
 };
 
 JSContext *js;
-static JSValue run_timer, begin, host;
+static JSValue run_timer, begin, answered, host;
 static void *reserve;
 static struct {
   const char *data;
@@ -123,35 +123,159 @@ static void set_text(JSValue object, const char *name, opcell_text text) {
   if (text.data) JS_SetPropertyStr(js, object, name, text_value(text));
 }
 
-static JSValue host_call(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
-  (void)self, (void)count;
-  opcell_text name = shown(values[0]), arguments = json_of(values[1]);
-  if (!arguments.data && JS_HasException(context)) return JS_EXCEPTION;
-  if (!name.data || !arguments.data) return JS_ThrowTypeError(context, "the arguments of a tool are an object of JSON");
-  opcell_answer answer = opcell_tool(name.data, arguments);
-  JSValue made = JS_NewObjectProto(context, JS_NULL);
-  if (answer.denied.rule.data) {
-    JSValue denied = JS_NewObjectProto(context, JS_NULL);
-    set_text(denied, "capability", answer.denied.capability);
-    set_text(denied, "rule", answer.denied.rule);
-    set_text(denied, "remedy", answer.denied.remedy);
-    JS_SetPropertyStr(context, made, "denied", denied);
-  } else if (answer.failed.reason.data) {
-    JSValue failed = JS_NewObjectProto(context, JS_NULL);
-    set_text(failed, "reason", answer.failed.reason);
-    set_text(failed, "message", answer.failed.message);
-    if (answer.failed.details.data) {
-      JSValue details = JS_ParseJSON(context, answer.failed.details.data, answer.failed.details.length, "details");
+/* `{ value }`, `{ denied }` or `{ failed }`. */
+static JSValue answer_value(const opcell_answer *answer) {
+  JSValue made = JS_NewObjectProto(js, JS_NULL);
+  if (answer->denied.rule.data) {
+    JSValue denied = JS_NewObjectProto(js, JS_NULL);
+    set_text(denied, "capability", answer->denied.capability);
+    set_text(denied, "rule", answer->denied.rule);
+    set_text(denied, "remedy", answer->denied.remedy);
+    JS_SetPropertyStr(js, made, "denied", denied);
+  } else if (answer->failed.reason.data) {
+    JSValue failed = JS_NewObjectProto(js, JS_NULL);
+    set_text(failed, "reason", answer->failed.reason);
+    set_text(failed, "message", answer->failed.message);
+    if (answer->failed.details.data) {
+      JSValue details = JS_ParseJSON(js, answer->failed.details.data, answer->failed.details.length, "details");
       if (JS_IsException(details)) return details;
-      JS_SetPropertyStr(context, failed, "details", details);
+      JS_SetPropertyStr(js, failed, "details", details);
     }
-    JS_SetPropertyStr(context, made, "failed", failed);
+    JS_SetPropertyStr(js, made, "failed", failed);
   } else {
-    JSValue value = JS_ParseJSON(context, answer.value.data, answer.value.length, "result");
+    JSValue value = JS_ParseJSON(js, answer->value.data, answer->value.length, "result");
     if (JS_IsException(value)) return value;
-    JS_SetPropertyStr(context, made, "value", value);
+    JS_SetPropertyStr(js, made, "value", value);
   }
   return made;
+}
+
+/* The name and the arguments of a call; false leaves an exception. */
+static bool call_of(JSContext *context, JSValueConst *values, opcell_text *name, opcell_text *arguments) {
+  *name = shown(values[0]), *arguments = json_of(values[1]);
+  if (name->data && arguments->data) return true;
+  if (!JS_HasException(context)) JS_ThrowTypeError(context, "the arguments of a tool are an object of JSON");
+  return false;
+}
+
+/* Makes a call, for source plugins: the answer is there when it returns. */
+static JSValue host_call(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  opcell_text name, arguments;
+  if (!call_of(context, values, &name, &arguments)) return JS_EXCEPTION;
+  opcell_answer answer = opcell_tool(name.data, arguments);
+  return answer_value(&answer);
+}
+
+/* ---- calls of programs ---- */
+
+enum {
+  /* Calls that are started with the host at once: each wait names all of them. The host has its own limit. */
+  MAX_STARTED = 256,
+};
+
+/* Calls that the program has made and that are not started, in their order. One without a name is a timer. */
+struct queued_call {
+  opcell_text name, arguments;
+  uint64_t milliseconds;
+  uint32_t number;
+};
+static struct queued_call *queue;
+static size_t queue_length, queue_room, queue_next;
+static uint32_t next_call;
+/* The calls that are started: their numbers with the host, and those of the program. */
+static uint32_t started[MAX_STARTED], started_numbers[MAX_STARTED];
+static bool is_timer[MAX_STARTED];
+static size_t started_count, timer_count;
+
+/* Takes a call into the queue, and returns its number. */
+static JSValue queued(JSContext *context, struct queued_call call) {
+  if (queue_next == queue_length) queue_next = queue_length = 0;
+  if (queue_length == queue_room) {
+    size_t room = queue_room ? queue_room * 2 : 16;
+    struct queued_call *grown = realloc(queue, room * sizeof *grown);
+    if (!grown) return JS_ThrowOutOfMemory(context);
+    queue = grown, queue_room = room;
+  }
+  queue[queue_length++] = call;
+  return JS_NewUint32(context, next_call++);
+}
+
+static JSValue host_begin(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  struct queued_call call = {.number = next_call};
+  return call_of(context, values, &call.name, &call.arguments) ? queued(context, call) : JS_EXCEPTION;
+}
+
+/* Takes a timer into the queue, and returns its number. */
+static JSValue host_sleep_for(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  double milliseconds = 0;
+  if (JS_ToFloat64(context, &milliseconds, values[0])) return JS_EXCEPTION;
+  struct queued_call call = {.number = next_call};
+  call.milliseconds = milliseconds > 0 ? milliseconds < 1e15 ? (uint64_t)milliseconds : (uint64_t)1e15 : 0;
+  return queued(context, call);
+}
+
+/* Gives the program an answer. Returns false if an exception ended it. */
+static bool answer_call(uint32_t number, const opcell_answer *answer) {
+  JSValue values[] = {JS_NewUint32(js, number), answer_value(answer)};
+  if (JS_IsException(values[1])) return false;
+  JSValue done = JS_Call(js, answered, JS_UNDEFINED, 2, (JSValueConst *)values);
+  JS_FreeValue(js, values[1]);
+  return !JS_IsException(done);
+}
+
+static struct queued_call dequeued(void) { return queue[queue_next++]; }
+
+static void forget(struct queued_call call) {
+  free((void *)call.name.data);
+  free((void *)call.arguments.data);
+}
+
+/* Returns true if calls are to be made, or are in progress. A program that has ended waits for no timer. */
+static bool has_calls(bool has_ended) {
+  return queue_next < queue_length || started_count > (has_ended ? timer_count : 0);
+}
+
+/* Makes the calls in the queue, and waits until one of those in progress has ended. A call that is made alone is made as one
+ * that the program awaits. Returns false if an exception ended the program. */
+static bool make_calls(bool has_ended) {
+  if (!started_count && queue_next + 1 == queue_length && queue[queue_next].name.data) {
+    struct queued_call call = dequeued();
+    opcell_answer answer = opcell_tool(call.name.data, call.arguments);
+    forget(call);
+    return answer_call(call.number, &answer);
+  }
+  while (queue_next < queue_length && started_count < MAX_STARTED) {
+    struct queued_call call = dequeued();
+    opcell_answer refused;
+    if (!call.name.data && has_ended) continue;
+    uint32_t *number = &started[started_count];
+    bool is_started = call.name.data ? opcell_tool_start(call.name.data, call.arguments, number, &refused)
+                                     : opcell_timer_start(call.milliseconds, number, &refused);
+    forget(call);
+    if (!is_started) return answer_call(call.number, &refused);
+    is_timer[started_count] = !call.name.data;
+    timer_count += !call.name.data;
+    started_numbers[started_count++] = call.number;
+  }
+  uint32_t awaited[MAX_STARTED];
+  size_t count = 0;
+  for (size_t i = 0; i < started_count; i++)
+    if (!has_ended || !is_timer[i]) awaited[count++] = started[i];
+  if (!count) return true;
+  opcell_ended ended = opcell_tool_wait(awaited, count);
+  for (size_t i = 0; i < started_count; i++) {
+    if (started[i] != ended.call) continue;
+    uint32_t number = started_numbers[i];
+    timer_count -= is_timer[i];
+    started_count--;
+    started[i] = started[started_count], started_numbers[i] = started_numbers[started_count];
+    is_timer[i] = is_timer[started_count];
+    return answer_call(number, &ended.answer);
+  }
+  opcell_panic("the host ended a call that is not in progress");
 }
 
 IMPORT("opcell:plugin/tools@0.1.0", "list")
@@ -434,9 +558,9 @@ static bool start(void) {
     JSCFunction *function;
     int length;
   } functions[] = {
-      {"call", host_call, 2},       {"list", host_list, 0},           {"log", host_log_values, 1},
-      {"random", host_random, 1},   {"monotonic", host_monotonic, 0}, {"wait", host_wait, 1},
-      {"nested", host_nested, 1},
+      {"call", host_call, 2},           {"begin", host_begin, 2},   {"list", host_list, 0},
+      {"log", host_log_values, 1},      {"random", host_random, 1}, {"monotonic", host_monotonic, 0},
+      {"wait", host_wait, 1},           {"nested", host_nested, 1}, {"sleep", host_sleep_for, 1},
   };
   reserve = malloc(RESERVE_BYTES);
   JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
@@ -455,7 +579,8 @@ static bool start(void) {
   JSValue made = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
   run_timer = JS_GetPropertyUint32(js, made, 0);
   begin = JS_GetPropertyUint32(js, made, 1);
-  return JS_IsFunction(js, run_timer) && JS_IsFunction(js, begin);
+  answered = JS_GetPropertyUint32(js, made, 2);
+  return JS_IsFunction(js, run_timer) && JS_IsFunction(js, begin) && JS_IsFunction(js, answered);
 }
 
 /* Called once when the component is built: cells begin with the memory that it leaves, and thus with an engine. */
@@ -485,7 +610,8 @@ static JSValue compiled(void) {
   return function;
 }
 
-/* Runs jobs, and timers while the program waits. Returns false if an exception ended it. */
+/* Runs jobs, makes calls, and runs timers while the program waits and no call is in progress. A program ends after its
+ * calls. Returns false if an exception ended it. */
 bool settle(JSValueConst promise) {
   JSContext *context;
   for (;;) {
@@ -493,7 +619,12 @@ bool settle(JSValueConst promise) {
     while ((ran = JS_ExecutePendingJob(JS_GetRuntime(js), &context)) > 0) {
     }
     if (ran < 0) return false;
-    if (JS_PromiseState(js, promise) != JS_PROMISE_PENDING) return true;
+    bool has_ended = JS_PromiseState(js, promise) != JS_PROMISE_PENDING;
+    if (has_calls(has_ended)) {
+      if (!make_calls(has_ended)) return false;
+      continue;
+    }
+    if (has_ended) return true;
     JSValue more = JS_Call(js, run_timer, JS_UNDEFINED, 0, 0);
     if (JS_IsException(more)) return false;
     if (!JS_ToBool(js, more)) return true;

@@ -8,7 +8,7 @@
 
 extern JSContext *js;
 
-/* Runs jobs, and timers while the promise waits. Returns false if an exception ended it. */
+/* Runs jobs, makes calls, and runs timers while the promise waits. Returns false if an exception ended it. */
 bool settle(JSValueConst promise);
 /* A value as text that is Unicode; `data` is null when it cannot be had, with the exception dropped. */
 opcell_text shown(JSValueConst value);

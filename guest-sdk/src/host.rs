@@ -5,6 +5,8 @@
 pub use crate::bindings::imports::opcell::plugin0_1_0::{files, log, skills, tools};
 #[cfg(target_arch = "wasm32")]
 pub use crate::bindings::imports::opcell::plugin0_2_0::store;
+#[cfg(target_arch = "wasm32")]
+pub use crate::bindings::imports::opcell::plugin0_3_0::calls;
 
 #[cfg(not(target_arch = "wasm32"))]
-pub use crate::testing::double::{files, log, skills, store, tools};
+pub use crate::testing::double::{calls, files, log, skills, store, tools};

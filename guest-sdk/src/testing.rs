@@ -73,6 +73,8 @@ struct Recorded {
 pub(crate) struct Installed {
     host: Host,
     recorded: Recorded,
+    /// The ends of calls that were started, until they are waited for.
+    started: Vec<Option<Result<String, crate::bindings::imports::opcell::plugin0_1_0::tools::ToolError>>>,
 }
 
 thread_local! {
@@ -165,7 +167,7 @@ impl Host {
             if installed.is_some() {
                 panic!("this thread has a test host already: drop its guard first");
             }
-            *installed = Some(Installed { host: self, recorded: Recorded::default() });
+            *installed = Some(Installed { host: self, recorded: Recorded::default(), started: Vec::new() });
         });
         HostGuard { _thread: std::marker::PhantomData }
     }

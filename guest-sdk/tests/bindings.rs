@@ -10,13 +10,14 @@ use wit_bindgen_core::{Files, WorldGenerator};
 use wit_bindgen_rust::{Opts, WithOption};
 
 /// The interfaces of the imports, which the exporting worlds share, each with the version in which it last changed.
-const SHARED: [(&str, &str); 6] = [
+const SHARED: [(&str, &str); 7] = [
     ("types", "0.1.0"),
     ("tools", "0.1.0"),
     ("skills", "0.1.0"),
     ("files", "0.1.0"),
     ("log", "0.1.0"),
     ("store", "0.2.0"),
+    ("calls", "0.3.0"),
 ];
 
 fn check(name: &str, world: &str, exports: bool) {

@@ -4228,24 +4228,617 @@ pub mod opcell {
             }
         }
     }
+    pub mod plugin0_3_0 {
+        /// Several calls of tools at once. Grants, budgets and failures are those of `tools.call`.
+        ///
+        /// The host has a number of calls of a cell in progress at once (limit `concurrent-calls`); further ones wait, in the
+        /// order in which they were started. A cell ends after its calls: the host waits for those in progress when the export
+        /// returns, and not for timers. It cancels them when the cell traps, or is ended by a limit.
+        ///
+        /// When a call of an operation is made again after a crash, the cell learns of its calls' ends in the recorded order.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod calls {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::opcell::plugin0_1_0::types::Json;
+            pub type Failure = super::super::super::opcell::plugin0_1_0::types::Failure;
+            pub type ToolError = super::super::super::opcell::plugin0_1_0::tools::ToolError;
+            /// A call that has ended.
+            #[derive(Clone, PartialEq)]
+            pub struct Ended {
+                /// The number of the call.
+                pub call: u32,
+                pub answer: ::core::result::Result<Json, ToolError>,
+            }
+            impl ::core::fmt::Debug for Ended {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Ended")
+                        .field("call", &self.call)
+                        .field("answer", &self.answer)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Starts a call of one tool. Returns its number, or why it is not made.
+            #[allow(async_fn_in_trait)]
+            pub fn start(
+                name: &str,
+                arguments: &str,
+            ) -> ::core::result::Result<u32, ToolError> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 9 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 9
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let vec1 = arguments;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let ptr2 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/calls@0.3.0")]
+                    unsafe extern "C" {
+                        #[link_name = "start"]
+                        fn wit_import3(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import3(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import3(ptr0.cast_mut(), len0, ptr1.cast_mut(), len1, ptr2);
+                    let l4 = i32::from(*ptr2.add(0).cast::<u8>());
+                    let result27 = match l4 {
+                        0 => {
+                            let e = {
+                                let l5 = *ptr2
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<i32>();
+                                l5 as u32
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l6 = i32::from(
+                                    *ptr2.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                use super::super::super::opcell::plugin0_1_0::tools::ToolError as V26;
+                                let v26 = match l6 {
+                                    0 => {
+                                        let e26 = {
+                                            let l7 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l8 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len9 = l8;
+                                            let bytes9 = _rt::Vec::from_raw_parts(
+                                                l7.cast(),
+                                                len9,
+                                                len9,
+                                            );
+                                            let l10 = *ptr2
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l11 = *ptr2
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len12 = l11;
+                                            let bytes12 = _rt::Vec::from_raw_parts(
+                                                l10.cast(),
+                                                len12,
+                                                len12,
+                                            );
+                                            let l13 = *ptr2
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l14 = *ptr2
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len15 = l14;
+                                            let bytes15 = _rt::Vec::from_raw_parts(
+                                                l13.cast(),
+                                                len15,
+                                                len15,
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                capability: _rt::string_lift(bytes9),
+                                                rule: _rt::string_lift(bytes12),
+                                                remedy: _rt::string_lift(bytes15),
+                                            }
+                                        };
+                                        V26::Denied(e26)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 1, "invalid enum discriminant");
+                                        let e26 = {
+                                            let l16 = *ptr2
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l17 = *ptr2
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len18 = l17;
+                                            let bytes18 = _rt::Vec::from_raw_parts(
+                                                l16.cast(),
+                                                len18,
+                                                len18,
+                                            );
+                                            let l19 = *ptr2
+                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l20 = *ptr2
+                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len21 = l20;
+                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                l19.cast(),
+                                                len21,
+                                                len21,
+                                            );
+                                            let l22 = i32::from(
+                                                *ptr2
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<u8>(),
+                                            );
+                                            super::super::super::opcell::plugin0_1_0::types::Failure {
+                                                reason: _rt::string_lift(bytes18),
+                                                message: _rt::string_lift(bytes21),
+                                                details: match l22 {
+                                                    0 => None,
+                                                    1 => {
+                                                        let e = {
+                                                            let l23 = *ptr2
+                                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l24 = *ptr2
+                                                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len25 = l24;
+                                                            let bytes25 = _rt::Vec::from_raw_parts(
+                                                                l23.cast(),
+                                                                len25,
+                                                                len25,
+                                                            );
+                                                            _rt::string_lift(bytes25)
+                                                        };
+                                                        Some(e)
+                                                    }
+                                                    _ => _rt::invalid_enum_discriminant(),
+                                                },
+                                            }
+                                        };
+                                        V26::Failed(e26)
+                                    }
+                                };
+                                v26
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result27
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Starts a timer, which ends like a call with the result `null`, and needs no grant. In a run it is durable: a cell that
+            /// waits for nothing but timers ends, and is run again when the first of them is due. Fails with `timer-too-long` for
+            /// more than 366 days.
+            #[allow(async_fn_in_trait)]
+            pub fn sleep(milliseconds: u64) -> ::core::result::Result<u32, Failure> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 8 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 8
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/calls@0.3.0")]
+                    unsafe extern "C" {
+                        #[link_name = "sleep"]
+                        fn wit_import1(_: i64, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: i64, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(_rt::as_i64(&milliseconds), ptr0);
+                    let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                    let result14 = match l2 {
+                        0 => {
+                            let e = {
+                                let l3 = *ptr0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<i32>();
+                                l3 as u32
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l4 = *ptr0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                let l7 = *ptr0
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr0
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                let l10 = i32::from(
+                                    *ptr0
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                super::super::super::opcell::plugin0_1_0::types::Failure {
+                                    reason: _rt::string_lift(bytes6),
+                                    message: _rt::string_lift(bytes9),
+                                    details: match l10 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l11 = *ptr0
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l12 = *ptr0
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len13 = l12;
+                                                let bytes13 = _rt::Vec::from_raw_parts(
+                                                    l11.cast(),
+                                                    len13,
+                                                    len13,
+                                                );
+                                                _rt::string_lift(bytes13)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result14
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Waits until one of these calls has ended: of several, the one that ended first. Each end is given once. Fails with
+            /// `unknown-call` for a number of no call, or of one whose end was given, and with `no-calls` for an empty list.
+            #[allow(async_fn_in_trait)]
+            pub fn wait_any(calls: &[u32]) -> ::core::result::Result<Ended, Failure> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 11 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 11
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = calls;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "opcell:plugin/calls@0.3.0")]
+                    unsafe extern "C" {
+                        #[link_name = "wait-any"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result40 = match l3 {
+                        0 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<i32>();
+                                let l5 = i32::from(
+                                    *ptr1
+                                        .add(2 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Ended {
+                                    call: l4 as u32,
+                                    answer: match l5 {
+                                        0 => {
+                                            let e = {
+                                                let l6 = *ptr1
+                                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l7 = *ptr1
+                                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len8 = l7;
+                                                let bytes8 = _rt::Vec::from_raw_parts(
+                                                    l6.cast(),
+                                                    len8,
+                                                    len8,
+                                                );
+                                                _rt::string_lift(bytes8)
+                                            };
+                                            Ok(e)
+                                        }
+                                        1 => {
+                                            let e = {
+                                                let l9 = i32::from(
+                                                    *ptr1
+                                                        .add(3 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<u8>(),
+                                                );
+                                                use super::super::super::opcell::plugin0_1_0::tools::ToolError as V29;
+                                                let v29 = match l9 {
+                                                    0 => {
+                                                        let e29 = {
+                                                            let l10 = *ptr1
+                                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l11 = *ptr1
+                                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len12 = l11;
+                                                            let bytes12 = _rt::Vec::from_raw_parts(
+                                                                l10.cast(),
+                                                                len12,
+                                                                len12,
+                                                            );
+                                                            let l13 = *ptr1
+                                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l14 = *ptr1
+                                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len15 = l14;
+                                                            let bytes15 = _rt::Vec::from_raw_parts(
+                                                                l13.cast(),
+                                                                len15,
+                                                                len15,
+                                                            );
+                                                            let l16 = *ptr1
+                                                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l17 = *ptr1
+                                                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len18 = l17;
+                                                            let bytes18 = _rt::Vec::from_raw_parts(
+                                                                l16.cast(),
+                                                                len18,
+                                                                len18,
+                                                            );
+                                                            super::super::super::opcell::plugin0_1_0::types::Denial {
+                                                                capability: _rt::string_lift(bytes12),
+                                                                rule: _rt::string_lift(bytes15),
+                                                                remedy: _rt::string_lift(bytes18),
+                                                            }
+                                                        };
+                                                        V29::Denied(e29)
+                                                    }
+                                                    n => {
+                                                        debug_assert_eq!(n, 1, "invalid enum discriminant");
+                                                        let e29 = {
+                                                            let l19 = *ptr1
+                                                                .add(4 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l20 = *ptr1
+                                                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len21 = l20;
+                                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                                l19.cast(),
+                                                                len21,
+                                                                len21,
+                                                            );
+                                                            let l22 = *ptr1
+                                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<*mut u8>();
+                                                            let l23 = *ptr1
+                                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                                .cast::<usize>();
+                                                            let len24 = l23;
+                                                            let bytes24 = _rt::Vec::from_raw_parts(
+                                                                l22.cast(),
+                                                                len24,
+                                                                len24,
+                                                            );
+                                                            let l25 = i32::from(
+                                                                *ptr1
+                                                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                                                    .cast::<u8>(),
+                                                            );
+                                                            super::super::super::opcell::plugin0_1_0::types::Failure {
+                                                                reason: _rt::string_lift(bytes21),
+                                                                message: _rt::string_lift(bytes24),
+                                                                details: match l25 {
+                                                                    0 => None,
+                                                                    1 => {
+                                                                        let e = {
+                                                                            let l26 = *ptr1
+                                                                                .add(9 * ::core::mem::size_of::<*const u8>())
+                                                                                .cast::<*mut u8>();
+                                                                            let l27 = *ptr1
+                                                                                .add(10 * ::core::mem::size_of::<*const u8>())
+                                                                                .cast::<usize>();
+                                                                            let len28 = l27;
+                                                                            let bytes28 = _rt::Vec::from_raw_parts(
+                                                                                l26.cast(),
+                                                                                len28,
+                                                                                len28,
+                                                                            );
+                                                                            _rt::string_lift(bytes28)
+                                                                        };
+                                                                        Some(e)
+                                                                    }
+                                                                    _ => _rt::invalid_enum_discriminant(),
+                                                                },
+                                                            }
+                                                        };
+                                                        V29::Failed(e29)
+                                                    }
+                                                };
+                                                v29
+                                            };
+                                            Err(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l30 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l31 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len32 = l31;
+                                let bytes32 = _rt::Vec::from_raw_parts(
+                                    l30.cast(),
+                                    len32,
+                                    len32,
+                                );
+                                let l33 = *ptr1
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l34 = *ptr1
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len35 = l34;
+                                let bytes35 = _rt::Vec::from_raw_parts(
+                                    l33.cast(),
+                                    len35,
+                                    len35,
+                                );
+                                let l36 = i32::from(
+                                    *ptr1
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                super::super::super::opcell::plugin0_1_0::types::Failure {
+                                    reason: _rt::string_lift(bytes32),
+                                    message: _rt::string_lift(bytes35),
+                                    details: match l36 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l37 = *ptr1
+                                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l38 = *ptr1
+                                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len39 = l38;
+                                                let bytes39 = _rt::Vec::from_raw_parts(
+                                                    l37.cast(),
+                                                    len39,
+                                                    len39,
+                                                );
+                                                _rt::string_lift(bytes39)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result40
+                }
+            }
+        }
+    }
 }
 #[rustfmt::skip]
 mod _rt {
     #![allow(dead_code, unused_imports, clippy::all)]
     pub use alloc_crate::string::String;
     pub use alloc_crate::vec::Vec;
-    pub unsafe fn invalid_enum_discriminant<T>() -> T {
-        if cfg!(debug_assertions) {
-            panic!("invalid enum discriminant")
-        } else {
-            unsafe { core::hint::unreachable_unchecked() }
-        }
-    }
     pub unsafe fn string_lift(bytes: Vec<u8>) -> String {
         if cfg!(debug_assertions) {
             String::from_utf8(bytes).unwrap()
         } else {
             unsafe { String::from_utf8_unchecked(bytes) }
+        }
+    }
+    pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
+        if size == 0 {
+            return;
+        }
+        unsafe {
+            let layout = alloc::Layout::from_size_align_unchecked(size, align);
+            alloc::dealloc(ptr, layout);
+        }
+    }
+    pub unsafe fn invalid_enum_discriminant<T>() -> T {
+        if cfg!(debug_assertions) {
+            panic!("invalid enum discriminant")
+        } else {
+            unsafe { core::hint::unreachable_unchecked() }
         }
     }
     pub fn as_i64<T: AsI64>(t: T) -> i64 {
@@ -4328,15 +4921,6 @@ mod _rt {
         #[inline]
         fn as_i32(self) -> i32 {
             self as i32
-        }
-    }
-    pub unsafe fn cabi_dealloc(ptr: *mut u8, size: usize, align: usize) {
-        if size == 0 {
-            return;
-        }
-        unsafe {
-            let layout = alloc::Layout::from_size_align_unchecked(size, align);
-            alloc::dealloc(ptr, layout);
         }
     }
     pub unsafe fn bool_lift(val: u8) -> bool {
@@ -4430,66 +5014,72 @@ mod _rt {
 #[rustfmt::skip]
 #[cfg(target_arch = "wasm32")]
 #[unsafe(
-    link_section = "component-type:wit-bindgen:0.63.0:opcell:plugin@0.2.0:imports:encoded world"
+    link_section = "component-type:wit-bindgen:0.63.0:opcell:plugin@0.3.0:imports:encoded world"
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2303] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\x81\x11\x01A\x02\x01\
-A\x0f\x01B\x0b\x01s\x04\0\x04json\x03\0\0\x01m\x03\x04pure\x0aidempotent\x04once\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 2546] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xf4\x12\x01A\x02\x01\
+A\x12\x01B\x0b\x01s\x04\0\x04json\x03\0\0\x01m\x03\x04pure\x0aidempotent\x04once\
 \x04\0\x07effects\x03\0\x02\x01r\x05\x03runs\x04steps\x05visity\x07attempty\x0fi\
 dempotency-keys\x04\0\x07context\x03\0\x04\x01k\x01\x01r\x03\x06reasons\x07messa\
 ges\x07details\x06\x04\0\x07failure\x03\0\x07\x01r\x03\x0acapabilitys\x04rules\x06\
 remedys\x04\0\x06denial\x03\0\x09\x03\0\x19opcell:plugin/types@0.1.0\x05\0\x02\x03\
-\0\0\x06denial\x01B\x1e\x02\x03\x02\x01\x01\x04\0\x06denial\x03\0\0\x01q\x04\x06\
-denied\x01\x01\0\x07invalid\x01s\0\x05quota\x01s\0\x06failed\x01s\0\x04\0\x0bsto\
-re-error\x03\0\x02\x01p}\x01r\x02\x05value\x04\x07versionw\x04\0\x05entry\x03\0\x05\
-\x01k\x06\x01q\x02\x06stored\x01w\0\x08conflict\x01\x07\0\x04\0\x04swap\x03\0\x08\
-\x01ps\x01r\x02\x04keys\x0a\x04more\x7f\x04\0\x04page\x03\0\x0b\x01j\x01\x07\x01\
-\x03\x01@\x02\x05stores\x03keys\0\x0d\x04\0\x03get\x01\x0e\x01j\x01w\x01\x03\x01\
-@\x03\x05stores\x03keys\x05value\x04\0\x0f\x04\0\x03set\x01\x10\x01kw\x01j\x01\x09\
-\x01\x03\x01@\x04\x05stores\x03keys\x08expected\x11\x05value\x04\0\x12\x04\0\x0f\
-compare-and-set\x01\x13\x01ks\x01j\x01\x0c\x01\x03\x01@\x04\x05stores\x06prefixs\
-\x05after\x14\x05limity\0\x15\x04\0\x04list\x01\x16\x01j\x01\x7f\x01\x03\x01@\x02\
-\x05stores\x03keys\0\x17\x04\0\x06delete\x01\x18\x03\0\x19opcell:plugin/store@0.\
-2.0\x05\x02\x02\x03\0\0\x04json\x02\x03\0\0\x07failure\x01B\x10\x02\x03\x02\x01\x03\
-\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x04\x04\0\x07failure\x03\0\x02\x02\x03\x02\
-\x01\x01\x04\0\x06denial\x03\0\x04\x01r\x03\x04names\x07summarys\x10arguments-sc\
-hema\x01\x04\0\x10tool-description\x03\0\x06\x01q\x02\x06denied\x01\x05\0\x06fai\
-led\x01\x03\0\x04\0\x0atool-error\x03\0\x08\x01p\x07\x01@\0\0\x0a\x04\0\x04list\x01\
-\x0b\x01j\x01\x01\x01\x09\x01@\x02\x04names\x09arguments\x01\0\x0c\x04\0\x04call\
-\x01\x0d\x03\0\x19opcell:plugin/tools@0.1.0\x05\x05\x01B\x12\x02\x03\x02\x01\x04\
-\x04\0\x07failure\x03\0\0\x02\x03\x02\x01\x01\x04\0\x06denial\x03\0\x02\x01r\x02\
-\x04names\x0bdescriptions\x04\0\x11skill-description\x03\0\x04\x01q\x02\x06denie\
-d\x01\x03\0\x06failed\x01\x01\0\x04\0\x0bskill-error\x03\0\x06\x01p\x05\x01@\0\0\
-\x08\x04\0\x04list\x01\x09\x01j\x01s\x01\x07\x01@\x01\x04names\0\x0a\x04\0\x04re\
-ad\x01\x0b\x01p}\x01j\x01\x0c\x01\x07\x01@\x02\x04names\x04paths\0\x0d\x04\0\x0d\
-read-resource\x01\x0e\x03\0\x1aopcell:plugin/skills@0.1.0\x05\x06\x01B0\x02\x03\x02\
-\x01\x01\x04\0\x06denial\x03\0\0\x01m\x03\x04file\x09directory\x05other\x04\0\x0a\
-entry-kind\x03\0\x02\x01r\x03\x04names\x04kind\x03\x04sizew\x04\0\x05entry\x03\0\
-\x04\x01q\x07\x06denied\x01\x01\0\x09not-found\0\0\x0ealready-exists\0\0\x0anot-\
-a-file\0\0\x0fnot-a-directory\0\0\x05quota\x01s\0\x06failed\x01s\0\x04\0\x0afile\
--error\x03\0\x06\x01r\x02\x04names\x08writable\x7f\x04\0\x04root\x03\0\x08\x04\0\
-\x09directory\x03\x01\x04\0\x04file\x03\x01\x01h\x0a\x01p\x05\x01j\x01\x0d\x01\x07\
-\x01@\x01\x04self\x0c\0\x0e\x04\0\x19[method]directory.entries\x01\x0f\x01i\x0a\x01\
-j\x01\x10\x01\x07\x01@\x02\x04self\x0c\x04paths\0\x11\x04\0\x20[method]directory\
-.open-directory\x01\x12\x01i\x0b\x01j\x01\x13\x01\x07\x01@\x02\x04self\x0c\x04pa\
-ths\0\x14\x04\0\x16[method]directory.open\x01\x15\x04\0\x18[method]directory.cre\
-ate\x01\x15\x01j\0\x01\x07\x01@\x02\x04self\x0c\x04paths\0\x16\x04\0\"[method]di\
-rectory.create-directory\x01\x17\x04\0\x18[method]directory.remove\x01\x17\x01j\x01\
-\x05\x01\x07\x01@\x02\x04self\x0c\x04paths\0\x18\x04\0\x1a[method]directory.meta\
-data\x01\x19\x01h\x0b\x01j\x01w\x01\x07\x01@\x01\x04self\x1a\0\x1b\x04\0\x11[met\
-hod]file.size\x01\x1c\x01p}\x01j\x01\x1d\x01\x07\x01@\x03\x04self\x1a\x06offsetw\
-\x06lengthy\0\x1e\x04\0\x11[method]file.read\x01\x1f\x01@\x02\x04self\x1a\x05byt\
-es\x1d\0\x16\x04\0\x12[method]file.write\x01\x20\x01p\x09\x01@\0\0!\x04\0\x05roo\
-ts\x01\"\x01@\x01\x04names\0\x11\x04\0\x09open-root\x01#\x03\0\x19opcell:plugin/\
-files@0.1.0\x05\x07\x01B\x08\x01m\x05\x05trace\x05debug\x04info\x04warn\x05error\
-\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\x07messages\x01\0\x04\0\x03log\x01\
-\x02\x01@\x03\x04donew\x05totalw\x07messages\x01\0\x04\0\x08progress\x01\x03\x01\
-@\x01\x07messages\x01\0\x04\0\x08panicked\x01\x04\x03\0\x17opcell:plugin/log@0.1\
-.0\x05\x08\x04\0\x1bopcell:plugin/imports@0.2.0\x04\0\x0b\x0d\x01\0\x07imports\x03\
-\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.262.0\x10wit-\
-bindgen-rust\x060.63.0";
+\0\0\x04json\x02\x03\0\0\x07failure\x02\x03\0\0\x06denial\x01B\x10\x02\x03\x02\x01\
+\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\x07failure\x03\0\x02\x02\x03\
+\x02\x01\x03\x04\0\x06denial\x03\0\x04\x01r\x03\x04names\x07summarys\x10argument\
+s-schema\x01\x04\0\x10tool-description\x03\0\x06\x01q\x02\x06denied\x01\x05\0\x06\
+failed\x01\x03\0\x04\0\x0atool-error\x03\0\x08\x01p\x07\x01@\0\0\x0a\x04\0\x04li\
+st\x01\x0b\x01j\x01\x01\x01\x09\x01@\x02\x04names\x09arguments\x01\0\x0c\x04\0\x04\
+call\x01\x0d\x03\0\x19opcell:plugin/tools@0.1.0\x05\x04\x02\x03\0\x01\x0atool-er\
+ror\x01B\x13\x02\x03\x02\x01\x01\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x02\x04\0\
+\x07failure\x03\0\x02\x02\x03\x02\x01\x05\x04\0\x0atool-error\x03\0\x04\x01j\x01\
+\x01\x01\x05\x01r\x02\x04cally\x06answer\x06\x04\0\x05ended\x03\0\x07\x01j\x01y\x01\
+\x05\x01@\x02\x04names\x09arguments\x01\0\x09\x04\0\x05start\x01\x0a\x01j\x01y\x01\
+\x03\x01@\x01\x0cmillisecondsw\0\x0b\x04\0\x05sleep\x01\x0c\x01py\x01j\x01\x08\x01\
+\x03\x01@\x01\x05calls\x0d\0\x0e\x04\0\x08wait-any\x01\x0f\x03\0\x19opcell:plugi\
+n/calls@0.3.0\x05\x06\x01B\x1e\x02\x03\x02\x01\x03\x04\0\x06denial\x03\0\0\x01q\x04\
+\x06denied\x01\x01\0\x07invalid\x01s\0\x05quota\x01s\0\x06failed\x01s\0\x04\0\x0b\
+store-error\x03\0\x02\x01p}\x01r\x02\x05value\x04\x07versionw\x04\0\x05entry\x03\
+\0\x05\x01k\x06\x01q\x02\x06stored\x01w\0\x08conflict\x01\x07\0\x04\0\x04swap\x03\
+\0\x08\x01ps\x01r\x02\x04keys\x0a\x04more\x7f\x04\0\x04page\x03\0\x0b\x01j\x01\x07\
+\x01\x03\x01@\x02\x05stores\x03keys\0\x0d\x04\0\x03get\x01\x0e\x01j\x01w\x01\x03\
+\x01@\x03\x05stores\x03keys\x05value\x04\0\x0f\x04\0\x03set\x01\x10\x01kw\x01j\x01\
+\x09\x01\x03\x01@\x04\x05stores\x03keys\x08expected\x11\x05value\x04\0\x12\x04\0\
+\x0fcompare-and-set\x01\x13\x01ks\x01j\x01\x0c\x01\x03\x01@\x04\x05stores\x06pre\
+fixs\x05after\x14\x05limity\0\x15\x04\0\x04list\x01\x16\x01j\x01\x7f\x01\x03\x01\
+@\x02\x05stores\x03keys\0\x17\x04\0\x06delete\x01\x18\x03\0\x19opcell:plugin/sto\
+re@0.2.0\x05\x07\x01B\x12\x02\x03\x02\x01\x02\x04\0\x07failure\x03\0\0\x02\x03\x02\
+\x01\x03\x04\0\x06denial\x03\0\x02\x01r\x02\x04names\x0bdescriptions\x04\0\x11sk\
+ill-description\x03\0\x04\x01q\x02\x06denied\x01\x03\0\x06failed\x01\x01\0\x04\0\
+\x0bskill-error\x03\0\x06\x01p\x05\x01@\0\0\x08\x04\0\x04list\x01\x09\x01j\x01s\x01\
+\x07\x01@\x01\x04names\0\x0a\x04\0\x04read\x01\x0b\x01p}\x01j\x01\x0c\x01\x07\x01\
+@\x02\x04names\x04paths\0\x0d\x04\0\x0dread-resource\x01\x0e\x03\0\x1aopcell:plu\
+gin/skills@0.1.0\x05\x08\x01B0\x02\x03\x02\x01\x03\x04\0\x06denial\x03\0\0\x01m\x03\
+\x04file\x09directory\x05other\x04\0\x0aentry-kind\x03\0\x02\x01r\x03\x04names\x04\
+kind\x03\x04sizew\x04\0\x05entry\x03\0\x04\x01q\x07\x06denied\x01\x01\0\x09not-f\
+ound\0\0\x0ealready-exists\0\0\x0anot-a-file\0\0\x0fnot-a-directory\0\0\x05quota\
+\x01s\0\x06failed\x01s\0\x04\0\x0afile-error\x03\0\x06\x01r\x02\x04names\x08writ\
+able\x7f\x04\0\x04root\x03\0\x08\x04\0\x09directory\x03\x01\x04\0\x04file\x03\x01\
+\x01h\x0a\x01p\x05\x01j\x01\x0d\x01\x07\x01@\x01\x04self\x0c\0\x0e\x04\0\x19[met\
+hod]directory.entries\x01\x0f\x01i\x0a\x01j\x01\x10\x01\x07\x01@\x02\x04self\x0c\
+\x04paths\0\x11\x04\0\x20[method]directory.open-directory\x01\x12\x01i\x0b\x01j\x01\
+\x13\x01\x07\x01@\x02\x04self\x0c\x04paths\0\x14\x04\0\x16[method]directory.open\
+\x01\x15\x04\0\x18[method]directory.create\x01\x15\x01j\0\x01\x07\x01@\x02\x04se\
+lf\x0c\x04paths\0\x16\x04\0\"[method]directory.create-directory\x01\x17\x04\0\x18\
+[method]directory.remove\x01\x17\x01j\x01\x05\x01\x07\x01@\x02\x04self\x0c\x04pa\
+ths\0\x18\x04\0\x1a[method]directory.metadata\x01\x19\x01h\x0b\x01j\x01w\x01\x07\
+\x01@\x01\x04self\x1a\0\x1b\x04\0\x11[method]file.size\x01\x1c\x01p}\x01j\x01\x1d\
+\x01\x07\x01@\x03\x04self\x1a\x06offsetw\x06lengthy\0\x1e\x04\0\x11[method]file.\
+read\x01\x1f\x01@\x02\x04self\x1a\x05bytes\x1d\0\x16\x04\0\x12[method]file.write\
+\x01\x20\x01p\x09\x01@\0\0!\x04\0\x05roots\x01\"\x01@\x01\x04names\0\x11\x04\0\x09\
+open-root\x01#\x03\0\x19opcell:plugin/files@0.1.0\x05\x09\x01B\x08\x01m\x05\x05t\
+race\x05debug\x04info\x04warn\x05error\x04\0\x05level\x03\0\0\x01@\x02\x05level\x01\
+\x07messages\x01\0\x04\0\x03log\x01\x02\x01@\x03\x04donew\x05totalw\x07messages\x01\
+\0\x04\0\x08progress\x01\x03\x01@\x01\x07messages\x01\0\x04\0\x08panicked\x01\x04\
+\x03\0\x17opcell:plugin/log@0.1.0\x05\x0a\x04\0\x1bopcell:plugin/imports@0.3.0\x04\
+\0\x0b\x0d\x01\0\x07imports\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dw\
+it-component\x070.262.0\x10wit-bindgen-rust\x060.63.0";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -53,6 +53,38 @@ pub mod tools {
     }
 }
 
+pub mod calls {
+    use super::{tools, with};
+    use crate::Failure;
+    use crate::bindings::imports::opcell::plugin0_1_0::tools::ToolError;
+    use crate::bindings::imports::opcell::plugin0_1_0::types::Failure as RawFailure;
+    use crate::bindings::imports::opcell::plugin0_3_0::calls::Ended;
+
+    /// Makes the call: it has ended when this returns.
+    pub fn start(name: &str, arguments: &str) -> Result<u32, ToolError> {
+        let answer = tools::call(name, arguments);
+        if let Err(ToolError::Denied(denial)) = answer {
+            return Err(ToolError::Denied(denial));
+        }
+        Ok(with(|installed| {
+            let call = u32::try_from(installed.started.len()).unwrap_or(u32::MAX);
+            installed.started.push(Some(answer));
+            call
+        }))
+    }
+
+    pub fn wait_any(calls: &[u32]) -> Result<Ended, RawFailure> {
+        let mut calls = calls.to_vec();
+        calls.sort_unstable();
+        let taken = with(|installed| {
+            let take = |call: &u32| installed.started.get_mut(*call as usize)?.take().map(|answer| (*call, answer));
+            calls.iter().find_map(take)
+        });
+        let unknown = || Failure::new("unknown-call", "none of the calls is in progress").into();
+        taken.map(|(call, answer)| Ended { call, answer }).ok_or_else(unknown)
+    }
+}
+
 pub mod skills {
     use super::{refuse, with};
     use crate::Failure;

@@ -68,12 +68,15 @@ fn embed(module: &mut Vec<u8>, resolve: &Resolve, package: PackageId, world: &st
 }
 
 fn push_contract(resolve: &mut Resolve, contract: &[(&str, &str)]) -> Result<PackageId, String> {
-    // One document for each version, what the newest builds on first.
-    let text = |below: bool| -> String {
-        contract.iter().filter(|(name, _)| name.starts_with("deps/") == below).map(|(_, text)| *text).collect()
-    };
-    let pushed = resolve.push_str("opcell-plugin-0.1.0.wit", &text(true));
-    pushed.and_then(|_| resolve.push_str("opcell-plugin.wit", &text(false))).map_err(|error| format!("{error:#}"))
+    // One document for each version, of a folder each: what the newest builds on comes first.
+    let folder = |(name, _): &(&str, &str)| name.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+    let mut newest = Err("there is no contract".to_owned());
+    for version in contract.chunk_by(|one, other| folder(one) == folder(other)) {
+        let text: String = version.iter().map(|(_, text)| *text).collect();
+        let name = version.first().map(folder).unwrap_or_default();
+        newest = Ok(resolve.push_str(format!("{name}.wit"), &text).map_err(|error| format!("{error:#}"))?);
+    }
+    newest
 }
 
 /// Makes a component of a core module that carries its interface, and its manifest if it has one.

@@ -24,7 +24,7 @@ const ACCESS: [&str; 2] = ["read", "read-write"];
 
 /// The keys of `[limits]`. The sandbox, which this crate does not know, has the same; a test of the command line holds
 /// both against each other.
-pub const LIMITS: [&str; 17] = [
+pub const LIMITS: [&str; 18] = [
     "wall-time",
     "ticks",
     "fuel",
@@ -33,6 +33,7 @@ pub const LIMITS: [&str; 17] = [
     "handles",
     "host-calls",
     "host-call-time",
+    "concurrent-calls",
     "boundary-bytes",
     "argument-bytes",
     "result-bytes",

@@ -9,13 +9,15 @@ static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/sdk");
 
 /// The contract's files: each version that it builds on in a folder of `deps`, as tool chains expect it.
-pub(crate) const CONTRACT: [(&str, &str); 7] = [
+pub(crate) const CONTRACT: [(&str, &str); 9] = [
     ("deps/plugin-0.1.0/types.wit", include_str!("../wit/deps/plugin-0.1.0/types.wit")),
     ("deps/plugin-0.1.0/operations.wit", include_str!("../wit/deps/plugin-0.1.0/operations.wit")),
     ("deps/plugin-0.1.0/judges.wit", include_str!("../wit/deps/plugin-0.1.0/judges.wit")),
     ("deps/plugin-0.1.0/host.wit", include_str!("../wit/deps/plugin-0.1.0/host.wit")),
     ("deps/plugin-0.1.0/worlds.wit", include_str!("../wit/deps/plugin-0.1.0/worlds.wit")),
-    ("store.wit", include_str!("../wit/store.wit")),
+    ("deps/plugin-0.2.0/store.wit", include_str!("../wit/deps/plugin-0.2.0/store.wit")),
+    ("deps/plugin-0.2.0/worlds.wit", include_str!("../wit/deps/plugin-0.2.0/worlds.wit")),
+    ("calls.wit", include_str!("../wit/calls.wit")),
     ("worlds.wit", include_str!("../wit/worlds.wit")),
 ];
 

@@ -419,6 +419,13 @@ pub enum Event {
         /// The call.
         call: Box<InnerRequest>,
     },
+    /// An effect's cell waits for nothing but time. It is dropped, and run again when the first of its timers is due.
+    InnerSlept {
+        /// The effect.
+        effect: EffectId,
+        /// When the cell is run again.
+        until: Timestamp,
+    },
     /// A call of an effect's cell ended. The cell has the answer as soon as this event is durable.
     InnerReplied {
         /// The effect.
@@ -885,6 +892,13 @@ pub struct InnerRequest {
     /// The readings of the cell's clocks since the call before.
     #[serde(default, skip_serializing_if = "ClockReadings::is_empty")]
     pub clocks: ClockReadings,
+    /// `true` if it has its place among several calls at once and waits for a person: it has not begun. It is requested
+    /// once more when it begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
+    /// Of a timer of the cell, when it ends: no tool is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// A person's answer for a call.
@@ -952,6 +966,7 @@ impl Event {
                 | Self::InputAnswered { .. }
                 | Self::InnerStarted { .. }
                 | Self::InnerRequested { .. }
+                | Self::InnerSlept { .. }
                 | Self::InnerReplied { .. }
                 | Self::CallAnswered { .. }
                 | Self::Abandoned { .. }
@@ -1022,6 +1037,7 @@ impl Event {
             Self::InputAnswered { .. } => "input-answered",
             Self::InnerStarted { .. } => "inner-started",
             Self::InnerRequested { .. } => "inner-requested",
+            Self::InnerSlept { .. } => "inner-slept",
             Self::InnerReplied { .. } => "inner-replied",
             Self::CallsAsked { .. } => "calls-asked",
             Self::CallAnswered { .. } => "call-answered",

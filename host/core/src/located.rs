@@ -76,6 +76,7 @@ impl Locator {
             | Event::InputAnswered { effect, .. }
             | Event::InnerStarted { effect, .. }
             | Event::InnerRequested { effect, .. }
+            | Event::InnerSlept { effect, .. }
             | Event::InnerReplied { effect, .. } => self.effects.get(effect).map(|(frame, seq, asked)| {
                 request = Some((*seq, asked.clone()));
                 *frame

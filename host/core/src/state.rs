@@ -383,7 +383,8 @@ impl State {
         }
         let timer = |effect: &Pending| match effect.request {
             Request::Sleep { ms } | Request::Timeout { ms } => Some(effect.at.plus_ms(ms)),
-            _ => None,
+            // A cell may wait for nothing but time as well.
+            _ => effect.inner.as_ref()?.asleep(),
         };
         let wanted = || self.effects.values().filter(|effect| !effect.in_doubt);
         if !self.ready.is_empty() || self.cancel.is_some() || wanted().any(|effect| timer(effect).is_none()) {

@@ -6,18 +6,20 @@
 //! each call that it made before. It does the same again, and continues where its record ends. A cell that calls something
 //! else than its record says has *diverged*: nothing more is called for it, and its effect fails.
 
-use crate::ports::{Effects, Failure, Reply};
+use crate::ports::{Effects, Failure, Reply, Timer};
 use opcell_core::{
     decide::ValueLimits,
-    event::{AskedInnerCall, EffectReply, Event, InnerRequest},
+    event::{AskedInnerCall, EffectReply, Event, InnerRequest, Timestamp},
     id::EffectId,
     state::{Changed, InnerApproval, InnerCall, InnerCalls},
 };
 use opcell_types::{CallContext, ClockReadings, Source, Timeline, TouchLog, Touched, Value};
 use serde_json::json;
 use std::{
+    collections::BTreeMap,
+    convert::Infallible,
     future::{Future, pending},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -25,7 +27,6 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Debug, Clone)]
 pub struct InnerJournal(Arc<Shared>);
 
-#[derive(Debug)]
 struct Shared {
     effect: EffectId,
     /// The key of the effect, of which each call has its own.
@@ -37,13 +38,34 @@ struct Shared {
     limits: ValueLimits,
     progress: Mutex<Progress>,
     events: mpsc::UnboundedSender<InnerEvents>,
+    timer: Arc<dyn Timer>,
 }
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InnerJournal").field("effect", &self.effect).finish_non_exhaustive()
+    }
+}
+
+/// The name of a timer among the calls of a cell.
+const TIMER: &str = "sleep";
+
+/// Milliseconds for which a cell that waits for nothing but time is kept.
+const MAX_AWAKE_MS: f64 = 5_000.0;
 
 #[derive(Debug, Default)]
 struct Progress {
     /// The place of the next call.
     next: usize,
     diverged: Option<Failure>,
+    /// The calls in progress, while the cell waits for them; `None` while it runs.
+    awaited: Option<usize>,
+    /// The calls that wait for a person, in the order in which they came to it.
+    suspended: Vec<SuspendedCall>,
+    /// The timers that have not ended, by their places.
+    timers: BTreeMap<u32, Timestamp>,
+    /// The turn of the call that ended last, of several at once.
+    last_turn: Option<oneshot::Receiver<Infallible>>,
 }
 
 /// Something that an effect's cell needs of the driver of its run.
@@ -56,12 +78,29 @@ pub(crate) enum InnerEvents {
         /// Told when they are; dropped if they will not be.
         durable: oneshot::Sender<()>,
     },
-    /// A question about its next call.
-    Ask {
-        call: AskedInnerCall,
-        /// Told if no one needs to be asked; dropped if a person is, and the cell with it.
-        told: oneshot::Sender<Result<(), Failure>>,
-    },
+    /// Questions about calls of one effect's cell, which can do nothing before they have answers.
+    Ask { effect: EffectId, calls: Vec<SuspendedCall> },
+    /// Nothing but time: the cell is dropped, and run again when its first timer ends.
+    Sleep { effect: EffectId, until: Timestamp },
+}
+
+/// A call that waits for a person.
+#[derive(Debug)]
+pub(crate) struct SuspendedCall {
+    pub call: AskedInnerCall,
+    /// Told if no person is asked about it; dropped if one is, and the cell with it.
+    pub told: oneshot::Sender<Unasked>,
+}
+
+/// The reason for which no person is asked about a call now.
+#[derive(Debug)]
+pub(crate) enum Unasked {
+    /// It may be made.
+    Approved,
+    /// It is not made.
+    Refused(Failure),
+    /// Other calls of the cell continue first.
+    Later,
 }
 
 /// A person's answer about a call.
@@ -73,14 +112,77 @@ pub enum Approval {
     Refused(Failure),
 }
 
-/// The place of a call in its record.
+/// The record of a call.
+#[derive(Debug)]
 enum Recorded {
     /// It was answered.
-    Answered(Reply<Value>),
+    Answered { nth: u32, reply: Reply<Value> },
     /// It was requested, and is made again.
     Requested,
+    /// It has its place, and waits for a person.
+    Waits,
     /// The record ends before it.
     Not,
+}
+
+/// The state of the question about a call.
+#[derive(Debug)]
+enum Asking {
+    /// No rule asks, or a person has approved it.
+    No { changed: Option<Value> },
+    /// A person has refused it.
+    Refused(Failure),
+    /// A person has to be asked.
+    Yes,
+}
+
+/// The calls that a cell makes while a call is in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concurrency {
+    /// None: the cell waits for it.
+    Alone,
+    /// Any number.
+    AmongOthers,
+}
+
+/// A call of a cell that has its place.
+#[derive(Debug)]
+pub struct PlacedCall {
+    journal: InnerJournal,
+    place: u32,
+    tool: Arc<str>,
+    /// As a person has changed them, if one has.
+    arguments: Value,
+    recorded: Recorded,
+    asking: Asking,
+    concurrency: Concurrency,
+    /// Told when its request is durable.
+    requested: Option<oneshot::Receiver<()>>,
+    /// Of a timer, when it ends.
+    until: Option<Timestamp>,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct EndedCall {
+    /// The reply.
+    pub reply: Reply<Value>,
+    /// Its place in the order in which calls ended, if it was answered from the record.
+    pub nth: Option<u32>,
+    /// Of several calls at once, the next one ends when this is dropped: so a cell learns of them in the recorded order.
+    pub turn: Option<Turn>,
+}
+
+/// The turn of a call that has ended.
+#[derive(Debug)]
+pub struct Turn {
+    _next: oneshot::Sender<Infallible>,
+}
+
+impl From<Reply<Value>> for EndedCall {
+    fn from(reply: Reply<Value>) -> Self {
+        Self { reply, nth: None, turn: None }
+    }
 }
 
 impl InnerJournal {
@@ -89,20 +191,13 @@ impl InnerJournal {
         key: Arc<str>,
         known: &InnerCalls,
         limits: ValueLimits,
-        events: mpsc::UnboundedSender<InnerEvents>,
+        (events, timer): (mpsc::UnboundedSender<InnerEvents>, Arc<dyn Timer>),
     ) -> Self {
         let timeline = Timeline::new(known.seed.to_bytes(), known.clocks());
         let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
-        Self(Arc::new(Shared {
-            effect,
-            key,
-            recorded,
-            approvals,
-            timeline,
-            limits,
-            progress: Mutex::default(),
-            events,
-        }))
+        // Cells that make one call after another never say that they wait for it.
+        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
+        Self(Arc::new(Shared { effect, key, recorded, approvals, timeline, limits, progress, events, timer }))
     }
 
     /// The randomness and the clocks of the cell.
@@ -121,112 +216,125 @@ impl InnerJournal {
         context: CallContext,
         make: impl FnOnce(CallContext) -> F,
     ) -> Reply<Value> {
-        if let Err(failure) = self.0.limits.check(arguments) {
-            return Err(failure).into();
+        match self.begin(tool, arguments, false, Concurrency::Alone) {
+            Ok(call) => call.make(effects, context, make).await.reply,
+            Err(failure) => Err(failure).into(),
         }
-        let (place, recorded) = match self.next(tool, arguments) {
-            Ok(found) => found,
-            Err(diverged) => return Err(diverged).into(),
-        };
-        let mut requested = Vec::new();
-        match recorded {
-            Recorded::Answered(reply) => return reply,
-            Recorded::Requested => {}
-            Recorded::Not => {
-                let Some(clocks) = self.0.timeline.take_new() else { return Err(read_too_often()).into() };
-                let (tool, arguments) = (tool.into(), arguments.clone());
-                let call = Box::new(InnerRequest { place, tool, arguments, effects, clocks });
-                requested.push(Event::InnerRequested { effect: self.0.effect, call });
-                // A call that changes nothing may be made first: it is recorded with its answer.
-                if effects != Effects::Pure {
-                    self.record(std::mem::take(&mut requested)).await;
-                }
-            }
-        }
-        let Reply { result, receipt } = make(self.keyed(context, place)).await;
-        let result = result.and_then(|value| self.0.limits.check(&value).map(|()| value));
-        let reply = Reply { result, receipt: receipt.map(|receipt| receipt.without_record()) };
-        requested.push(Event::InnerReplied { effect: self.0.effect, place, reply: Box::new(reply.clone()) });
-        self.record(requested).await;
-        reply
     }
 
-    /// Asks a person about the next call of the cell, unless one has answered.
-    ///
-    /// Never ends if a person is asked now: the cell ends, and is run again when there is an answer.
+    /// Gives the next call of the cell its place. The order in which this is called decides it. `asks`: a person has to
+    /// approve the call.
     ///
     /// # Errors
-    /// When the cell calls something else than what a person was shown.
-    pub async fn approval(&self, tool: &str, arguments: &Value) -> Result<Approval, Failure> {
-        if let Err(failure) = self.0.limits.check(arguments) {
-            return Ok(Approval::Refused(failure));
-        }
-        let place = {
-            let mut progress = self.0.progress.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(diverged) = &progress.diverged {
-                return Err(diverged.clone());
-            }
-            let place = u32::try_from(progress.next).unwrap_or(u32::MAX);
-            if let Some(InnerApproval { asked, answer }) =
-                self.0.approvals.iter().find(|approval| approval.asked.place == place)
-            {
-                if *asked.tool != *tool || asked.arguments != *arguments {
-                    let request = |tool: Arc<str>, arguments: Value| InnerRequest {
-                        place,
-                        tool,
-                        arguments,
-                        effects: Effects::Once,
-                        clocks: ClockReadings::default(),
-                    };
-                    let shown = request(asked.tool.clone(), asked.arguments.clone());
-                    let failure = diverged(&shown, Some(&request(tool.into(), arguments.clone())));
-                    progress.diverged = Some(failure.clone());
-                    return Err(failure);
-                }
-                return Ok(match answer {
-                    Ok(Changed(arguments)) => Approval::Approved(Some(arguments.clone()).filter(|of| !of.is_nullish())),
-                    Err(refused) => Approval::Refused(refused.clone()),
-                });
-            }
-            if self.0.recorded.len() > progress.next {
-                // It was made without a question.
-                return Ok(Approval::Approved(None));
-            }
-            place
-        };
-        let call = AskedInnerCall { effect: self.0.effect, place, tool: tool.into(), arguments: arguments.clone() };
-        let (told, answer) = oneshot::channel();
-        if self.0.events.send(InnerEvents::Ask { call, told }).is_err() {
-            return pending().await;
-        }
-        match answer.await {
-            Ok(Ok(())) => Ok(Approval::Approved(None)),
-            Ok(Err(refused)) => Ok(Approval::Refused(refused)),
-            Err(_) => pending().await,
-        }
-    }
-
-    /// The place of the next call, and its record.
-    fn next(&self, tool: &str, arguments: &Value) -> Result<(u32, Recorded), Failure> {
-        let mut progress = self.0.progress.lock().unwrap_or_else(PoisonError::into_inner);
+    /// When the arguments are beyond the limits of values, or the cell calls something else than its record says.
+    pub fn begin(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        asks: bool,
+        concurrency: Concurrency,
+    ) -> Result<PlacedCall, Failure> {
+        self.0.limits.check(arguments)?;
+        let mut progress = self.progress();
         if let Some(diverged) = &progress.diverged {
             return Err(diverged.clone());
         }
         let at = progress.next;
         let place = u32::try_from(at).map_err(|_| Failure::host("host-call-limit", "the cell makes too many calls"))?;
-        let recorded = match self.0.recorded.get(at) {
-            None => Recorded::Not,
-            Some(InnerCall { request, .. }) if *request.tool != *tool || request.arguments != *arguments => {
-                let now = InnerRequest { tool: tool.into(), arguments: arguments.clone(), ..request.clone() };
-                let failure = diverged(request, Some(&now));
-                progress.diverged = Some(failure.clone());
-                return Err(failure);
+        let request = |tool: &str, arguments: &Value| InnerRequest {
+            place,
+            tool: tool.into(),
+            arguments: arguments.clone(),
+            effects: Effects::Once,
+            clocks: ClockReadings::default(),
+            waits: false,
+            until: None,
+        };
+        let mut check = |known: InnerRequest, arguments: &Value| {
+            if *known.tool == *tool && known.arguments == *arguments {
+                return Ok(());
             }
-            Some(InnerCall { reply: Some(reply), .. }) => Recorded::Answered(reply.clone()),
-            Some(InnerCall { reply: None, .. }) => Recorded::Requested,
+            let failure = diverged(&known, Some(&request(tool, arguments)));
+            progress.diverged = Some(failure.clone());
+            Err(failure)
+        };
+        let answer = self.0.approvals.iter().find(|approval| asks && approval.asked.place == place);
+        let recorded = self.0.recorded.get(at);
+        let asking = match answer {
+            Some(InnerApproval { asked, answer }) => {
+                check(request(&asked.tool, &asked.arguments), arguments)?;
+                match answer {
+                    Ok(Changed(changed)) => Asking::No { changed: Some(changed.clone()).filter(|of| !of.is_nullish()) },
+                    Err(refused) => Asking::Refused(refused.clone()),
+                }
+            }
+            // One that was made without a question is made without one again.
+            None if asks && recorded.is_none_or(|call| call.request.waits) => Asking::Yes,
+            None => Asking::No { changed: None },
+        };
+        let asked = arguments;
+        let arguments = match &asking {
+            Asking::No { changed: Some(changed) } => changed.clone(),
+            _ => arguments.clone(),
+        };
+        let recorded = match recorded {
+            None => Recorded::Not,
+            Some(InnerCall { request, reply, nth }) => {
+                check(request.clone(), if request.waits { asked } else { &arguments })?;
+                match reply {
+                    Some(reply) => Recorded::Answered { nth: *nth, reply: reply.clone() },
+                    None if request.waits => Recorded::Waits,
+                    None => Recorded::Requested,
+                }
+            }
         };
         progress.next = at + 1;
-        Ok((place, recorded))
+        let until = self.0.recorded.get(at).and_then(|call| call.request.until);
+        let (journal, tool, requested) = (self.clone(), tool.into(), None);
+        Ok(PlacedCall { journal, place, tool, arguments, recorded, asking, concurrency, requested, until })
+    }
+
+    /// Starts a timer of the cell, which has its place among the calls.
+    ///
+    /// # Errors
+    /// When the cell does something else than its record says, or has read its clocks too often.
+    pub fn start_timer(&self, ms: u64) -> Result<PlacedCall, Failure> {
+        let arguments = Value::from(json!({ "ms": ms }));
+        let mut timer = self.begin(TIMER, &arguments, false, Concurrency::AmongOthers)?;
+        timer.until.get_or_insert_with(|| self.0.timer.now().plus_ms(ms as f64));
+        timer.request(Effects::Pure)?;
+        Ok(timer)
+    }
+
+    /// The cell waits for calls of which this many are in progress, or, with `None`, continues. When all of them wait
+    /// for people, they are asked.
+    pub fn awaits(&self, calls: Option<usize>) {
+        let mut progress = self.progress();
+        progress.awaited = calls;
+        self.ask_if_nothing_continues(&mut progress);
+    }
+
+    fn ask_if_nothing_continues(&self, progress: &mut Progress) {
+        let waiting = progress.suspended.len() + progress.timers.len();
+        if waiting == 0 || progress.awaited.is_none_or(|calls| waiting < calls) {
+            return;
+        }
+        if progress.suspended.is_empty() {
+            let first = progress.timers.values().copied().min();
+            let effect = self.0.effect;
+            if let Some(until) = first.filter(|until| until.ms_since(self.0.timer.now()) > MAX_AWAKE_MS) {
+                let _ = self.0.events.send(InnerEvents::Sleep { effect, until });
+            }
+            return;
+        }
+        let mut calls = std::mem::take(&mut progress.suspended);
+        calls.sort_by_key(|suspended| suspended.call.place);
+        // Without a driver nothing more happens: the calls never end.
+        let _ = self.0.events.send(InnerEvents::Ask { effect: self.0.effect, calls });
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keyed(&self, context: CallContext, place: u32) -> CallContext {
@@ -237,14 +345,12 @@ impl InnerJournal {
         CallContext { idempotency_key, ..context }
     }
 
-    /// Makes events durable.
-    async fn record(&self, events: Vec<Event>) {
+    /// Hands events over to be made durable; tells when they are.
+    fn send(&self, events: Vec<Event>) -> oneshot::Receiver<()> {
         let (durable, told) = oneshot::channel();
-        let events = InnerEvents::Record { effect: self.0.effect, events, durable };
-        if self.0.events.send(events).is_err() || told.await.is_err() {
-            // The driver records nothing more, so that nothing more may happen.
-            pending::<()>().await;
-        }
+        // Without a driver the receiver learns that they never will be.
+        let _ = self.0.events.send(InnerEvents::Record { effect: self.0.effect, events, durable });
+        told
     }
 
     /// The reply of the effect, or its failure where its cell has diverged.
@@ -257,7 +363,7 @@ impl InnerJournal {
     }
 
     fn checked<T>(&self, reply: Reply<T>) -> Reply<T> {
-        let progress = self.0.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = self.progress();
         let failure = progress.diverged.clone().or_else(|| {
             // A cell that its host ended did not choose to end here.
             let chose = reply
@@ -272,6 +378,172 @@ impl InnerJournal {
             Some(failure) => Reply { result: Err(failure), ..reply },
             None => reply,
         }
+    }
+}
+
+/// Waits until events are durable.
+async fn durable(told: oneshot::Receiver<()>) {
+    if told.await.is_err() {
+        // The driver records nothing more, so that nothing more may happen.
+        pending::<()>().await;
+    }
+}
+
+impl PlacedCall {
+    /// The arguments that it is made with: the cell's own, or as a person has changed them.
+    #[must_use]
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// The end of the call, if the record has it.
+    ///
+    /// # Errors
+    /// Returns the call if it has to be made.
+    pub fn recorded(self) -> Result<EndedCall, Self> {
+        match self.recorded {
+            Recorded::Answered { nth, reply } => Ok(EndedCall { reply, nth: Some(nth), turn: None }),
+            _ => Err(self),
+        }
+    }
+
+    /// Records that the cell calls it, before others that get their places after it. A call that is made alone is
+    /// recorded when it is made.
+    ///
+    /// # Errors
+    /// When the clocks were read too often.
+    pub fn request(&mut self, effects: Effects) -> Result<(), Failure> {
+        if let Some(event) = self.take_request(effects)? {
+            self.requested = Some(self.journal.send(vec![event]));
+        }
+        Ok(())
+    }
+
+    /// Its request, unless it is recorded.
+    fn take_request(&mut self, effects: Effects) -> Result<Option<Event>, Failure> {
+        let waits = matches!(self.asking, Asking::Yes);
+        let clocks = match &self.recorded {
+            Recorded::Not => self.journal.0.timeline.take_new().ok_or_else(read_too_often)?,
+            Recorded::Waits if !waits => ClockReadings::default(),
+            _ => return Ok(None),
+        };
+        self.recorded = if waits { Recorded::Waits } else { Recorded::Requested };
+        let (place, tool, arguments) = (self.place, self.tool.clone(), self.arguments.clone());
+        let call = Box::new(InnerRequest { place, tool, arguments, effects, clocks, waits, until: self.until });
+        Ok(Some(Event::InnerRequested { effect: self.journal.0.effect, call }))
+    }
+
+    /// Waits for the person who has to approve it, if one has to and has not answered.
+    ///
+    /// Never ends if a person is asked now: the cell ends, and is run again when there is an answer. That happens when
+    /// the cell waits, and no other call of it is in progress.
+    pub async fn approval(&mut self) -> Approval {
+        loop {
+            match &self.asking {
+                Asking::No { changed } => return Approval::Approved(changed.clone()),
+                Asking::Refused(refused) => return Approval::Refused(refused.clone()),
+                Asking::Yes => {}
+            }
+            let (effect, place, tool) = (self.journal.0.effect, self.place, self.tool.clone());
+            let call = AskedInnerCall { effect, place, tool, arguments: self.arguments.clone() };
+            let (told, answer) = oneshot::channel();
+            {
+                let mut progress = self.journal.progress();
+                progress.suspended.push(SuspendedCall { call, told });
+                self.journal.ask_if_nothing_continues(&mut progress);
+            }
+            match answer.await {
+                Ok(Unasked::Approved) => self.asking = Asking::No { changed: None },
+                Ok(Unasked::Refused(refused)) => self.asking = Asking::Refused(refused),
+                Ok(Unasked::Later) => {}
+                Err(_) => return pending().await,
+            }
+        }
+    }
+
+    /// Waits until the time of a timer has come.
+    ///
+    /// Never ends if that is long, and the cell waits for nothing else: the cell ends, and is run again at that time.
+    pub async fn end_timer(self) -> EndedCall {
+        let (journal, place) = (self.journal.clone(), self.place);
+        let Some(until) = self.until.filter(|_| !matches!(self.recorded, Recorded::Answered { .. })) else {
+            return self.make(Effects::Pure, CallContext::default(), async |_| Ok(Value::Null).into()).await;
+        };
+        let left = until.ms_since(journal.0.timer.now());
+        if left > 0.0 {
+            {
+                let mut progress = journal.progress();
+                progress.timers.insert(place, until);
+                journal.ask_if_nothing_continues(&mut progress);
+            }
+            journal.0.timer.sleep(left).await;
+            journal.progress().timers.remove(&place);
+        }
+        self.make(Effects::Pure, CallContext::default(), async |_| Ok(Value::Null).into()).await
+    }
+
+    /// Makes the call, or answers it from the record. `make` performs it, in the context that it is given: `context`
+    /// with the call's own key.
+    ///
+    /// Never ends if the run has lost its driver, or begins nothing any more: the cell then ends with its effect.
+    pub async fn make<F: Future<Output = Reply<Value>>>(
+        self,
+        effects: Effects,
+        context: CallContext,
+        make: impl FnOnce(CallContext) -> F,
+    ) -> EndedCall {
+        let mut call = match self.recorded() {
+            Ok(ended) => return ended,
+            Err(call) => call,
+        };
+        let journal = call.journal.clone();
+        let limits = &journal.0.limits;
+        if let Err(failure) = limits.check(&call.arguments) {
+            return Reply::from(Err(failure)).into();
+        }
+        // A person who refused it decided as well: it is a call that fails.
+        if let Asking::Refused(_) = call.asking {
+            call.asking = Asking::No { changed: None };
+        }
+        let mut events: Vec<Event> = match call.take_request(effects) {
+            Ok(request) => request.into_iter().collect(),
+            Err(failure) => return Reply::from(Err(failure)).into(),
+        };
+        let is_alone = call.concurrency == Concurrency::Alone;
+        // A call that changes nothing may be made first: made alone, it is recorded with its answer.
+        if !events.is_empty() && !(is_alone && effects == Effects::Pure) {
+            call.requested = Some(journal.send(std::mem::take(&mut events)));
+        }
+        if effects != Effects::Pure
+            && let Some(requested) = call.requested.take()
+        {
+            durable(requested).await;
+        }
+        let Reply { result, receipt } = make(journal.keyed(context, call.place)).await;
+        let result = result.and_then(|value| limits.check(&value).map(|()| value));
+        let reply = Reply { result, receipt: receipt.map(|receipt| receipt.without_record()) };
+        let replied =
+            Event::InnerReplied { effect: journal.0.effect, place: call.place, reply: Box::new(reply.clone()) };
+        if is_alone {
+            events.push(replied);
+            durable(journal.send(events)).await;
+            return reply.into();
+        }
+        if let Some(requested) = call.requested.take() {
+            durable(requested).await;
+        }
+        let (next, turn) = oneshot::channel();
+        let (told, previous) = {
+            // The order of turns is the order of the events.
+            let mut progress = journal.progress();
+            (journal.send(vec![replied]), progress.last_turn.replace(turn))
+        };
+        durable(told).await;
+        if let Some(previous) = previous {
+            // It ends when its turn is over; nothing is ever sent.
+            let _ = previous.await;
+        }
+        EndedCall { reply, nth: None, turn: Some(Turn { _next: next }) }
     }
 }
 

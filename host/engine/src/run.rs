@@ -29,6 +29,7 @@ use opcell_core::{
     id::{EffectId, FrameId, Timestamp},
     large::LargeValues,
     message::Message,
+    state::InnerCalls,
 };
 use opcell_journal::{Fence, Journal, JournalError, NewRun, Ownership, Record, RunId, RunState};
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -427,7 +428,10 @@ impl Driver {
     fn start_effects(&mut self, in_flight: &mut InFlight, taken_over: Option<Timestamp>) {
         let next = in_flight.next();
         // Those that were held back until someone answered; a driver that has just begun starts them with all others.
-        let again: Vec<EffectId> = std::mem::take(&mut self.again).into_iter().filter(|id| *id < next).collect();
+        let mut again: Vec<EffectId> = std::mem::take(&mut self.again).into_iter().filter(|id| *id < next).collect();
+        // A cell whose calls waited for several answers is run again once.
+        again.sort_unstable();
+        again.dedup();
         let wanted = |id: &EffectId| self.state.wanted(*id).next() == Some(*id);
         let again = again.into_iter().filter(wanted).filter_map(|id| Some((id, self.work(id, taken_over)?)));
         in_flight.start(again);
@@ -452,8 +456,22 @@ impl Driver {
             effect => effect,
         };
         let request = self.state.request_of(id).cloned()?;
+        // Of a cell that sleeps, nothing is there before the first of its timers ends.
+        let now = self.ports.timer.now();
+        let asleep = self.state.inner_calls(id).and_then(InnerCalls::asleep).map(|until| until.ms_since(now));
+        let asleep = asleep.filter(|ms| *ms > 0.0);
         let sink = self.sink.clone().map(|sink| RoundSink { sink, round: id });
         let work = async move {
+            let mut effect = effect;
+            if let Some(ms) = asleep {
+                // The time of the step may be over before.
+                let slept = effect.timeout_ms.map_or(ms, |left| ms.min(left));
+                tokio::select! {
+                    () = ports.timer.sleep(slept) => {}
+                    () = cancel.cancelled() => {}
+                }
+                effect.timeout_ms = effect.timeout_ms.map(|left| (left - slept).max(0.0));
+            }
             let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
             let performed = perform(&ports, effect, cancel, sink, inner.clone());
             let performed = AssertUnwindSafe(performed).catch_unwind().await;

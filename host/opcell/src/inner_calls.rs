@@ -12,7 +12,7 @@ use crate::{
 use async_trait::async_trait;
 use opcell_engine::{
     call,
-    inner::{InnerJournal, TouchPart},
+    inner::{self, Concurrency, InnerJournal, PlacedCall, TouchPart},
     ports::{Call, Effects, Operations as _, Reply},
     receipt::{self, CallReceipt, Receipt},
     tool::{Caller, ToolInput},
@@ -20,7 +20,7 @@ use opcell_engine::{
 use opcell_ir::ir::ApprovalRules;
 use opcell_sandbox::{
     MAX_NESTING,
-    host::{HostServices, LogEvent, SkillDescription},
+    host::{self, EndedCall, HostServices, LogEvent, SkillDescription, StartedCall, ToolCall},
     store::Stores,
 };
 use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Touched, Value, text::one_line};
@@ -29,9 +29,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+/// The limit of calls whose caller has its own.
+const NO_LIMIT: Duration = Duration::from_hours(24);
 
 /// A name of the project that a plugin is granted.
 #[derive(Debug, Clone)]
@@ -43,19 +46,57 @@ pub(crate) struct ProjectTool {
     pub approved: Vec<Value>,
 }
 
-/// The services of one cell whose plugin is granted names of the project.
+/// The services of one cell whose plugin is granted names of the project. Clones share them.
+#[derive(Clone)]
 pub(crate) struct CellServices {
     own: Arc<PluginServices>,
     catalog: Arc<Catalog>,
     /// The journal of the cell's calls.
     inner: Option<InnerJournal>,
     /// The calls so far, for the keys of the next.
-    calls: AtomicU64,
+    calls: Arc<AtomicU64>,
+}
+
+/// A call that has its place among those of its cell.
+enum Placed {
+    Ended(inner::EndedCall),
+    Call(PlacedCall),
+    /// The calls of the cell are not journaled.
+    Unrecorded,
+}
+
+/// The entry of a call in the receipt of its cell.
+struct Listing {
+    touched: TouchLog,
+    at: Option<usize>,
+    began: Instant,
+}
+
+impl Listing {
+    fn of(touched: &TouchLog, name: &str, sent: usize) -> Self {
+        let at = touched.note(|touched| touched.call(name, sent as u64));
+        Self { touched: touched.clone(), at, began: Instant::now() }
+    }
+
+    /// Notes the end of the call, with the receipt of a cell that performed it unless the journal has it.
+    fn end(self, ended: inner::EndedCall, is_journaled: bool) -> EndedCall {
+        let inner::EndedCall { reply: Reply { result, receipt }, nth, turn } = ended;
+        let result = result.map(|value| value.to_json());
+        let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.touched.note(|touched| {
+            if let Some(receipt) = receipt.filter(|_| !is_journaled) {
+                absorb(touched, &receipt);
+            }
+            let ended = result.as_ref().map(|json| json.len() as u64).map_err(|failure| &*failure.reason);
+            touched.called(self.at, took, ended);
+        });
+        EndedCall { result, nth, turn: turn.map(|turn| Box::new(turn) as Box<dyn Send>) }
+    }
 }
 
 impl CellServices {
     pub(crate) fn new(own: Arc<PluginServices>, catalog: Arc<Catalog>, inner: Option<InnerJournal>) -> Self {
-        Self { own, catalog, inner, calls: AtomicU64::new(0) }
+        Self { own, catalog, inner, calls: Arc::default() }
     }
 
     /// Finds the target of a call, and refuses a call that may not be made.
@@ -93,52 +134,124 @@ impl CellServices {
             .unwrap_or_else(|_| Err(Failure::host("panicked", "the host failed while it performed the call")).into())
     }
 
-    /// Makes a call of a name of the project, or answers it from the record of the cell's calls.
-    async fn journaled(
-        &self,
-        inner: &InnerJournal,
-        target: Target,
-        name: &str,
-        arguments: &Value,
-        context: CallContext,
-        touched: &TouchLog,
-    ) -> Reply<Value> {
-        let (part, effects) = (TouchPart::of(touched), target.effects_of(arguments));
-        let log = part.log();
-        let make = |context: CallContext| async move {
-            let began = Instant::now();
-            let reply = self.perform(target, name, arguments.clone(), context, &log).await;
-            with_receipt(name, arguments, began, reply, &log)
+    /// Gives a call its place.
+    fn place(&self, call: &ToolCall, arguments: &Value, effects: Effects) -> Placed {
+        let Some(inner) = &self.inner else { return Placed::Unrecorded };
+        let concurrency = if call.is_alone { Concurrency::Alone } else { Concurrency::AmongOthers };
+        let failed = |failure: Failure| Placed::Ended(Reply::from(Err(failure)).into());
+        let placed = match inner.begin(&call.name, arguments, false, concurrency) {
+            Ok(placed) => placed,
+            Err(failure) => return failed(failure),
         };
-        let reply = inner.call((name, arguments, effects), context, make).await;
-        part.end(reply.receipt.as_deref());
-        if let Some(cell) = reply.receipt.as_deref().and_then(receipt::cell_of) {
-            touched.note(|touched| absorb(touched, &Receipt::from(cell.clone())));
+        match placed.recorded() {
+            Ok(ended) => Placed::Ended(ended),
+            Err(placed) if call.is_alone => Placed::Call(placed),
+            Err(mut placed) => match placed.request(effects) {
+                Ok(()) => Placed::Call(placed),
+                Err(failure) => failed(failure),
+            },
         }
-        reply
+    }
+
+    /// Begins a call of a name of the project.
+    fn begin(&self, call: ToolCall) -> StartedCall {
+        self.admitted(call).unwrap_or_else(|refused| StartedCall::Ended(Err(refused).into()))
+    }
+
+    fn admitted(&self, call: ToolCall) -> Result<StartedCall, Failure> {
+        let Some(tool) = self.own.project.iter().find(|tool| tool.name == call.name) else {
+            return self.admitted_own(call);
+        };
+        let arguments = read_arguments(&call.arguments)?;
+        let target = self.admit(tool, &arguments, &call.context)?;
+        let context = nested(&self.calls, &call.context);
+        let listing = Listing::of(&call.touched, &call.name, call.arguments.len());
+        let effects = target.effects_of(&arguments);
+        let placed = self.place(&call, &arguments, effects);
+        let (services, limit) = (self.clone(), call.limit);
+        let ToolCall { name, touched, .. } = call;
+        let perform = async move |arguments: Value, context: CallContext, touched: &TouchLog| {
+            let performed = services.perform(target, &name, arguments, context, touched);
+            (within(limit, performed).await, name)
+        };
+        Ok(match placed {
+            Placed::Unrecorded => StartedCall::Running(Box::pin(async move {
+                let (reply, _) = perform(arguments, context, &touched).await;
+                listing.end(reply.into(), false)
+            })),
+            Placed::Ended(ended) => {
+                end_part(TouchPart::of(&touched), &ended, &touched);
+                StartedCall::Ended(listing.end(ended, true))
+            }
+            Placed::Call(placed) => StartedCall::Running(Box::pin(async move {
+                let part = TouchPart::of(&touched);
+                let log = part.log();
+                let make = async move |context: CallContext| {
+                    let began = Instant::now();
+                    let (reply, name) = perform(arguments.clone(), context, &log).await;
+                    with_receipt(&name, &arguments, began, reply, &log)
+                };
+                let ended = placed.make(effects, context, make).await;
+                end_part(part, &ended, &touched);
+                listing.end(ended, true)
+            })),
+        })
     }
 
     /// The same for a tool of the plugin's own, such as requests under its rules.
-    async fn journaled_own(
-        &self,
-        inner: &InnerJournal,
-        name: &str,
-        arguments: &Value,
-        context: &CallContext,
-        touched: &TouchLog,
-    ) -> Result<Value, Failure> {
-        let tool = self.own.admit(name, arguments)?;
-        let (part, effects) = (TouchPart::of(touched), tool.effects_of(arguments));
-        let (log, plugin) = (part.log(), self.own.plugin.clone());
-        let make = |context: CallContext| async move {
-            let began = Instant::now();
-            let reply = PluginServices::perform(plugin, &*tool, arguments.clone(), context, log.clone()).await;
-            with_receipt(name, arguments, began, reply, &log)
-        };
-        let reply = inner.call((name, arguments, effects), context.clone(), make).await;
-        part.end(reply.receipt.as_deref());
-        reply.result
+    fn admitted_own(&self, call: ToolCall) -> Result<StartedCall, Failure> {
+        let own = self.own.clone();
+        if self.inner.is_none() {
+            return Ok(own.start_call(call));
+        }
+        let arguments = read_arguments(&call.arguments)?;
+        let tool = own.admit(&call.name, &arguments)?;
+        let effects = tool.effects_of(&arguments);
+        let placed = self.place(&call, &arguments, effects);
+        let ToolCall { name, context, touched, limit, .. } = call;
+        Ok(match placed {
+            Placed::Unrecorded => StartedCall::Ended(Err(Failure::host("internal", "the call has no journal")).into()),
+            Placed::Ended(ended) => {
+                TouchPart::of(&touched).end(ended.reply.receipt.as_deref());
+                StartedCall::Ended(finished(ended))
+            }
+            Placed::Call(placed) => StartedCall::Running(Box::pin(async move {
+                let part = TouchPart::of(&touched);
+                let (log, plugin) = (part.log(), own.plugin.clone());
+                let make = async move |context: CallContext| {
+                    let began = Instant::now();
+                    let performed = PluginServices::perform(plugin, &*tool, arguments.clone(), context, log.clone());
+                    let reply = within(limit, performed).await;
+                    with_receipt(&name, &arguments, began, reply, &log)
+                };
+                let ended = placed.make(effects, CallContext::clone(&context), make).await;
+                part.end(ended.reply.receipt.as_deref());
+                finished(ended)
+            })),
+        })
     }
+}
+
+/// The end of a call that the receipt does not list.
+pub(crate) fn finished(ended: inner::EndedCall) -> EndedCall {
+    let inner::EndedCall { reply, nth, turn } = ended;
+    let result = reply.result.map(|value| value.to_json());
+    EndedCall { result, nth, turn: turn.map(|turn| Box::new(turn) as Box<dyn Send>) }
+}
+
+/// Notes what a call of a name of the project touched, that of the cell which performed it included.
+fn end_part(part: TouchPart<'_>, ended: &inner::EndedCall, touched: &TouchLog) {
+    let receipt = ended.reply.receipt.as_deref();
+    part.end(receipt);
+    if let Some(cell) = receipt.and_then(receipt::cell_of) {
+        touched.note(|touched| absorb(touched, &Receipt::from(cell.clone())));
+    }
+}
+
+/// The reply of a call, or its failure where it takes longer than `limit`.
+pub(crate) async fn within(limit: Duration, call: impl Future<Output = Reply<Value>>) -> Reply<Value> {
+    let called = async { Ok(call.await) };
+    host::within(limit, called).await.unwrap_or_else(|late| Err(late).into())
 }
 
 /// A reply with the receipt that the journal holds: what the call touched, and the cell that performed it.
@@ -267,36 +380,37 @@ impl HostServices for CellServices {
         context: &CallContext,
         touched: &TouchLog,
     ) -> Result<String, Failure> {
-        let Some(tool) = self.own.project.iter().find(|tool| tool.name == name) else {
-            let Some(inner) = &self.inner else {
-                return self.own.call_tool(name, arguments, context, touched).await;
-            };
-            let arguments = read_arguments(arguments)?;
-            let result = self.journaled_own(inner, name, &arguments, context, touched).await;
-            return result.map(|value| value.to_json());
+        let call = ToolCall {
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            context: Arc::new(context.clone()),
+            touched: touched.clone(),
+            limit: NO_LIMIT,
+            is_alone: true,
         };
-        let sent = arguments.len() as u64;
-        let arguments = read_arguments(arguments)?;
-        let target = self.admit(tool, &arguments, context)?;
-        let context = nested(&self.calls, context);
-        let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
-        let Reply { result, receipt } = match &self.inner {
-            None => self.perform(target, name, arguments, context, touched).await,
-            Some(inner) => {
-                let reply = self.journaled(inner, target, name, &arguments, context, touched).await;
-                Reply { receipt: None, ..reply }
-            }
-        };
-        let result = result.map(|value| value.to_json());
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        touched.note(|touched| {
-            if let Some(receipt) = &receipt {
-                absorb(touched, receipt);
-            }
-            let ended = result.as_ref().map(|json| json.len() as u64).map_err(|failure| &*failure.reason);
-            touched.called(listed, took, ended);
-        });
-        result
+        match self.begin(call) {
+            StartedCall::Ended(ended) => ended.result,
+            StartedCall::Running(call) => call.await.result,
+        }
+    }
+
+    fn start_call(self: Arc<Self>, call: ToolCall) -> StartedCall {
+        self.begin(call)
+    }
+
+    fn start_timer(self: Arc<Self>, ms: u64) -> StartedCall {
+        let Some(inner) = &self.inner else { return self.own.clone().start_timer(ms) };
+        match inner.start_timer(ms).map(PlacedCall::recorded) {
+            Err(failure) => StartedCall::Ended(Err(failure).into()),
+            Ok(Ok(ended)) => StartedCall::Ended(finished(ended)),
+            Ok(Err(timer)) => StartedCall::Running(Box::pin(async move { finished(timer.end_timer().await) })),
+        }
+    }
+
+    fn awaits(&self, calls: Option<usize>) {
+        if let Some(inner) = &self.inner {
+            inner.awaits(calls);
+        }
     }
 
     fn skills(&self) -> Vec<SkillDescription> {

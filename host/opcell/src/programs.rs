@@ -6,22 +6,24 @@ use crate::{
     catalog::{Catalog, CellReceipt, Loaded},
     config::{Config, PluginConfig},
     host::{Ground, Loader},
-    inner_calls::{absorb, nested},
+    inner_calls::{absorb, finished, nested},
     replay::Record,
     services::{PluginServices, read_arguments},
 };
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use opcell_engine::{
     call::Call,
+    inner::{self, Concurrency},
     ports::{Failure, Reply},
     receipt::{Receipt, cell_of},
 };
 use opcell_ir::ir::CodeMode;
 use opcell_sandbox::{
     CellRequest, CellResult, ContextRequest, Tape,
-    host::{HostServices, LogEvent},
+    host::{EndedCall, HostServices, LogEvent, StartedCall, ToolCall},
 };
-use opcell_session::code::{Program, ProgramTools, Programs};
+use opcell_session::code::{self, Program, ProgramCall, ProgramTools, Programs};
 use opcell_types::{CallContext, FollowUp, ToolDescription, TouchLog, Value};
 use std::{
     io,
@@ -184,15 +186,41 @@ struct ProgramServices {
     calls: AtomicU64,
 }
 
-impl ProgramServices {
-    async fn perform(&self, name: &str, arguments: Value, context: CallContext, touched: &TouchLog) -> Reply<Value> {
-        let (tools, name, touched) = (self.tools.clone(), name.to_owned(), touched.clone());
-        // A task of its own: what it needs of the stack is not the cell's. It ends with the cell.
-        let task = tokio::spawn(async move { tools.call(&name, arguments, context, touched).await });
-        AbortOnDropHandle::new(task)
-            .await
-            .unwrap_or_else(|_| Err(Failure::host("panicked", "the host failed while it performed the call")).into())
+/// The entry of a call in the receipt of its program.
+struct Listing {
+    touched: TouchLog,
+    at: Option<usize>,
+    began: Instant,
+}
+
+impl Listing {
+    fn of(call: &ToolCall) -> Self {
+        let at = call.touched.note(|touched| touched.call(&call.name, call.arguments.len() as u64));
+        call.touched.note(|touched| touched.call_arguments(at, &call.arguments));
+        Self { touched: call.touched.clone(), at, began: Instant::now() }
     }
+
+    fn end(self, ended: inner::EndedCall) -> EndedCall {
+        let inner::EndedCall { reply: Reply { result, receipt }, nth, turn } = ended;
+        let result = result.map(|value| value.to_json());
+        let took = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.touched.note(|touched| {
+            if let Some(cell) = receipt.as_deref().and_then(cell_of) {
+                absorb(touched, &Receipt::from(cell.clone()));
+            }
+            touched.call_result(self.at, result.as_ref().map_or_else(|failure| &*failure.message, String::as_str));
+            let ended = result.as_ref().map(|json| json.len() as u64).map_err(|failure| &*failure.reason);
+            touched.called(self.at, took, ended);
+        });
+        EndedCall { result, nth, turn: turn.map(|turn| Box::new(turn) as Box<dyn Send>) }
+    }
+}
+
+/// Ends with the work of a task of its own, which ends with this.
+async fn on_task(work: BoxFuture<'static, inner::EndedCall>) -> inner::EndedCall {
+    let panicked =
+        |_| Reply::from(Err(Failure::host("panicked", "the host failed while it performed the call"))).into();
+    AbortOnDropHandle::new(tokio::spawn(work)).await.unwrap_or_else(panicked)
 }
 
 #[async_trait]
@@ -203,30 +231,35 @@ impl HostServices for ProgramServices {
         self.tools.names().into_iter().map(named).collect()
     }
 
-    async fn call_tool(
-        &self,
-        name: &str,
-        arguments: &str,
-        context: &CallContext,
-        touched: &TouchLog,
-    ) -> Result<String, Failure> {
-        let sent = arguments.len() as u64;
-        let given = read_arguments(arguments)?;
-        let (listed, began) = (touched.note(|touched| touched.call(name, sent)), Instant::now());
-        touched.note(|touched| touched.call_arguments(listed, arguments));
-        let context = nested(&self.calls, context);
-        let Reply { result, receipt } = self.perform(name, given, context, touched).await;
-        let result = result.map(|value| value.to_json());
-        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-        touched.note(|touched| {
-            if let Some(cell) = receipt.as_deref().and_then(cell_of) {
-                absorb(touched, &Receipt::from(cell.clone()));
-            }
-            touched.call_result(listed, result.as_ref().map_or_else(|failure| &*failure.message, String::as_str));
-            let ended = result.as_ref().map(|json| json.len() as u64).map_err(|failure| &*failure.reason);
-            touched.called(listed, took, ended);
-        });
-        result
+    fn start_call(self: Arc<Self>, call: ToolCall) -> StartedCall {
+        let arguments = match read_arguments(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(failure) => return StartedCall::Ended(Err(failure).into()),
+        };
+        let listing = Listing::of(&call);
+        let context = nested(&self.calls, &call.context);
+        let ToolCall { name, touched, limit, is_alone, .. } = call;
+        let concurrency = if is_alone { Concurrency::Alone } else { Concurrency::AmongOthers };
+        let call = ProgramCall { name, arguments, context, touched, limit, concurrency };
+        match Arc::clone(&self.tools).start(call) {
+            code::StartedCall::Ended(ended) => StartedCall::Ended(listing.end(ended)),
+            code::StartedCall::Running(call) if is_alone => StartedCall::Running(Box::pin(async move {
+                // What it needs of the stack is not the cell's.
+                listing.end(on_task(call).await)
+            })),
+            code::StartedCall::Running(call) => StartedCall::Running(Box::pin(async move { listing.end(call.await) })),
+        }
+    }
+
+    fn start_timer(self: Arc<Self>, ms: u64) -> StartedCall {
+        match Arc::clone(&self.tools).start_timer(ms) {
+            code::StartedCall::Ended(timer) => StartedCall::Ended(finished(timer)),
+            code::StartedCall::Running(timer) => StartedCall::Running(Box::pin(async move { finished(timer.await) })),
+        }
+    }
+
+    fn awaits(&self, calls: Option<usize>) {
+        self.tools.awaits(calls);
     }
 
     fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {

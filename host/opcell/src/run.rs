@@ -231,6 +231,7 @@ pub fn receipt(event: &Event) -> Option<&Receipt> {
         | Event::InputAnswered { .. }
         | Event::InnerStarted { .. }
         | Event::InnerRequested { .. }
+        | Event::InnerSlept { .. }
         | Event::InnerReplied { .. }
         | Event::CallsAsked { .. }
         | Event::CallAnswered { .. }

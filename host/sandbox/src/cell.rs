@@ -8,6 +8,7 @@ use crate::{
     grants::Narrowing,
     host::{HostServices, NoServices},
     image,
+    imports::calls,
     limits::Limits,
     plugin::Linked,
     receipt::{FileBytes, LogTail, Receipt},
@@ -129,7 +130,9 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
             made => made,
         };
         let instance = instance.map_err(End::Error)?;
-        export.call(linked, &mut store, &instance).await.map_err(End::Error)
+        let output = export.call(linked, &mut store, &instance).await.map_err(End::Error)?;
+        calls::finish(store.data_mut()).await;
+        Ok(output)
     };
     let end = within(deadline, &cancel, work).await;
     let counts_fuel = linked.metering == Metering::Deterministic;

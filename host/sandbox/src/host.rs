@@ -7,6 +7,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_types::{CallContext, Failure, ToolDescription, TouchLog};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 /// A skill of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,71 @@ pub enum LogEvent<'a> {
         /// Printable text.
         message: &'a str,
     },
+}
+
+/// A call of a tool.
+#[derive(Debug)]
+pub struct ToolCall {
+    /// The tool.
+    pub name: String,
+    /// The arguments as JSON text.
+    pub arguments: String,
+    /// The place in the run.
+    pub context: Arc<CallContext>,
+    /// The log in which the call notes what it touches, before it happens.
+    pub touched: TouchLog,
+    /// The time that it may take.
+    pub limit: Duration,
+    /// `true` if no other call of the cell is in progress, and none is started before this one has ended.
+    pub is_alone: bool,
+}
+
+/// A call that has begun.
+pub enum StartedCall {
+    /// It has ended already: it was refused, or answered from a record.
+    Ended(EndedCall),
+    /// It ends with this; dropping it cancels the call.
+    Running(Pin<Box<dyn Future<Output = EndedCall> + Send>>),
+}
+
+/// A call that has ended.
+pub struct EndedCall {
+    /// The result as JSON text.
+    pub result: Result<String, Failure>,
+    /// Its place in the order in which the cell's calls ended, where a record has it.
+    pub nth: Option<u32>,
+    /// Held until the cell is to learn of another call's end.
+    pub turn: Option<Box<dyn Send>>,
+}
+
+impl fmt::Debug for StartedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended(ended) => ended.fmt(f),
+            Self::Running(_) => f.write_str("Running"),
+        }
+    }
+}
+
+impl fmt::Debug for EndedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndedCall").field("result", &self.result).field("nth", &self.nth).finish_non_exhaustive()
+    }
+}
+
+impl From<Result<String, Failure>> for EndedCall {
+    fn from(result: Result<String, Failure>) -> Self {
+        Self { result, nth: None, turn: None }
+    }
+}
+
+/// The result of a service, or a failure where it takes longer than `limit`.
+///
+/// # Errors
+/// That of the service, or `timeout`.
+pub async fn within<T>(limit: Duration, service: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = || Failure::host("timeout", format!("the host did not answer within {} ms", limit.as_millis()));
+    tokio::time::timeout(limit, service).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// The host's side of the imports: everything that the cells of one plugin can ask for. Implementations must not block.
@@ -91,6 +157,34 @@ pub trait HostServices: Send + Sync {
     ) -> Result<String, Failure> {
         Err(not_here("tool", name))
     }
+
+    /// Begins a call of a tool. What decides about the call's place among those of its cell happens before this returns:
+    /// a cell makes its calls in the same order when it is run again, and not at the same times.
+    ///
+    /// Calls [`Self::call_tool`] by default.
+    fn start_call(self: Arc<Self>, call: ToolCall) -> StartedCall
+    where
+        Self: 'static,
+    {
+        StartedCall::Running(Box::pin(async move {
+            let called = self.call_tool(&call.name, &call.arguments, &call.context, &call.touched);
+            within(call.limit, called).await.into()
+        }))
+    }
+
+    /// Starts a timer of a cell. What decides about its place among the calls of the cell happens before this returns.
+    fn start_timer(self: Arc<Self>, ms: u64) -> StartedCall
+    where
+        Self: 'static,
+    {
+        StartedCall::Running(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            Ok("null".to_owned()).into()
+        }))
+    }
+
+    /// A cell waits for calls that it has started, of which this many are in progress; with `None` it continues.
+    fn awaits(&self, _calls: Option<usize>) {}
 
     /// Every skill of the host; the sandbox shows a cell those that it may use.
     fn skills(&self) -> Vec<SkillDescription> {

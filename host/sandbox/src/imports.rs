@@ -2,6 +2,7 @@
 //!
 //! Every function charges the budget before it does anything else.
 
+pub(crate) mod calls;
 pub(crate) mod config;
 pub(crate) mod files;
 pub(crate) mod handles;
@@ -62,9 +63,4 @@ pub(crate) fn failure_from_guest(failure: GuestFailure, limit: u64) -> Failure {
     let details = failure.details.filter(|text| text.len() <= limit);
     let reported = Failure::new(Source::Plugin, printable(&failure.reason, 128), printable(&failure.message, limit));
     Failure { details: details.map(|text| Value::from_json(&text).unwrap_or_else(|_| Value::from(text))), ..reported }
-}
-
-/// A service that took too long, as the guest gets it.
-fn too_slow(limit_ms: u64) -> Failure {
-    Failure::host("timeout", format!("the host did not answer within {limit_ms} ms"))
 }

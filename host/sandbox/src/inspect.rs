@@ -10,22 +10,23 @@ use std::{collections::BTreeMap, fmt};
 use wasmparser::{Encoding, Parser, Payload};
 
 /// The newest version of `opcell:plugin` that this host serves.
-pub const SERVED: &str = "0.2.0";
+pub const SERVED: &str = "0.3.0";
 
 /// Every version of `opcell:plugin` that this host serves, oldest first.
-pub const SERVED_VERSIONS: [&str; 2] = ["0.1.0", SERVED];
+pub const SERVED_VERSIONS: [&str; 3] = ["0.1.0", "0.2.0", SERVED];
 
 /// The version in which what a plugin exports last changed.
 pub(crate) const EXPORTS: &str = "0.1.0";
 
 /// The interfaces of `opcell:plugin` with the version in which each last changed.
-const INTERFACES: [(&str, &str); 8] = [
+const INTERFACES: [(&str, &str); 9] = [
     ("types", "0.1.0"),
     ("tools", "0.1.0"),
     ("skills", "0.1.0"),
     ("files", "0.1.0"),
     ("log", "0.1.0"),
     ("store", "0.2.0"),
+    ("calls", "0.3.0"),
     ("operations", EXPORTS),
     ("judges", EXPORTS),
 ];
@@ -300,9 +301,9 @@ fn refuse(name: &str) -> Option<RefusedImport> {
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
         _ if name == handles::SERVED => return None,
-        ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log" | "store") => return None,
+        ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log" | "store" | "calls") => return None,
         ("opcell:plugin", _) => {
-            "the host offers `tools`, `skills`, `files`, `log` and `store` of this package, and nothing else"
+            "the host offers `tools`, `calls`, `skills`, `files`, `log` and `store` of this package, and nothing else"
         }
         _ if is_of_wasi_0_3(name) => {
             "it is built for WASI 0.3, and this host serves WASI 0.2; build it for `wasm32-wasip2`"
@@ -442,6 +443,7 @@ mod tests {
         };
         assert_eq!(with("log@0.1.0").unwrap().contract(), Some("0.1.0"));
         assert_eq!(with("store@0.2.0").unwrap().contract(), Some("0.2.0"));
+        assert_eq!(with("calls@0.3.0").unwrap().contract(), Some("0.3.0"));
         let error = with("store@0.1.0").unwrap_err();
         assert!(error.to_string().contains("this host serves 0.2.0"), "{error}");
         assert_eq!(with("log@0.2.0").unwrap_err().kind(), "unsupported-version");

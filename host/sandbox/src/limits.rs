@@ -200,6 +200,8 @@ limits! {
     host_calls, "host-calls", Count, 10_000, 100_000_000;
     /// Wall time of one call of a host tool or skill; the guest gets a failure `timeout` and can continue.
     host_call_time, "host-call-time", Milliseconds, 20_000, 24 * 3_600_000;
+    /// Calls of tools that a cell has in progress at once; further ones wait, in the order in which they were started.
+    concurrent_calls, "concurrent-calls", Count, 8, 1_024;
     /// Bytes over the boundary, both directions, all calls of the cell together: the engine's own limit is per call
     /// only.
     boundary_bytes, "boundary-bytes", Bytes, 32 * MIB, 4 * GIB;

@@ -5,7 +5,7 @@ use crate::{
     descriptors::OpenFiles,
     grants::Narrowing,
     host::HostServices,
-    imports::http::Held,
+    imports::{calls::StartedCalls, http::Held},
     limits::Limits,
     memory::Memory,
     plugin::Linked,
@@ -80,6 +80,8 @@ pub(crate) struct CellState {
     pub(crate) wasi: Option<Box<ClosedWasi>>,
     /// The memory that its HTTP requests and responses hold; made with the first of them.
     pub(crate) http: Option<Held>,
+    /// The calls of tools that it has started; made with the first of them.
+    pub(crate) calls: Option<Box<StartedCalls>>,
 }
 
 impl CellState {
@@ -115,6 +117,7 @@ impl CellState {
             stores: None,
             wasi: None,
             http: None,
+            calls: None,
         }
     }
 

@@ -11,7 +11,8 @@ const WIT: &[&str] = &[
         include_str!("../wit/deps/plugin-0.1.0/host.wit"),
         include_str!("../wit/deps/plugin-0.1.0/worlds.wit"),
     ),
-    concat!(include_str!("../wit/store.wit"), include_str!("../wit/worlds.wit")),
+    concat!(include_str!("../wit/deps/plugin-0.2.0/store.wit"), include_str!("../wit/deps/plugin-0.2.0/worlds.wit")),
+    concat!(include_str!("../wit/calls.wit"), include_str!("../wit/worlds.wit")),
 ];
 
 /// The texts of `;; @prelude…` lines, by the name that `-without-…` leaves out.

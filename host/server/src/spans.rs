@@ -469,6 +469,7 @@ impl Spans {
             | Event::InputAsked { .. }
             | Event::InnerStarted { .. }
             | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
             | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }

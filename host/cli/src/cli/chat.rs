@@ -411,6 +411,7 @@ impl Transcript<'_> {
             | Event::InputAsked { .. }
             | Event::InnerStarted { .. }
             | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
             | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }

@@ -293,6 +293,7 @@ impl StepProgress {
             | Event::InputAnswered { .. }
             | Event::InnerStarted { .. }
             | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
             | Event::InnerReplied { .. }
             | Event::CallsAsked { .. }
             | Event::CallAnswered { .. }

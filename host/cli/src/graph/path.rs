@@ -168,6 +168,7 @@ impl Path {
             | Event::InputAsked { .. }
             | Event::InnerStarted { .. }
             | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
             | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }

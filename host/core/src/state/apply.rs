@@ -228,6 +228,7 @@ impl State {
             }
             Event::InnerStarted { effect, seed } => return self.start_inner_calls(*effect, seed),
             Event::InnerRequested { effect, call } => return self.request_inner_call(*effect, call),
+            Event::InnerSlept { effect, until } => return self.put_cell_to_sleep(*effect, *until),
             Event::InnerReplied { effect, place, reply } => return self.reply_inner_call(*effect, *place, reply),
             Event::CallsAsked { frame, calls } => return self.ask_about_calls(*frame, calls),
             Event::CallAnswered { frame, question, answer, by, .. } => {

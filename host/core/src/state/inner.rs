@@ -4,7 +4,7 @@ use super::{Ask, AskAnswer, MAX_QUESTIONS, Pending, State, apply::settled_as_fai
 use crate::{
     call::{OpenedSession, Reply},
     effect::Catalogue,
-    event::{Answer, AskedCall, AskedInnerCall, EffectId, Event, FrameId, InnerRequest, Request},
+    event::{Answer, AskedCall, AskedInnerCall, EffectId, Event, FrameId, InnerRequest, Request, Timestamp},
     failure::Failure,
 };
 use opcell_types::{ClockReadings, Digest, Effects, Value, text::printable};
@@ -24,7 +24,13 @@ pub struct InnerCalls {
     /// The answers of people about calls, in order of their places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<InnerApproval>,
-    /// `true` while a person is asked about the next call.
+    /// Calls that have ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    ended: u32,
+    /// When the cell is run again, if it was dropped because it waited for nothing but time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    asleep: Option<Timestamp>,
+    /// `true` while a person is asked about a call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_asking: bool,
 }
@@ -62,6 +68,14 @@ pub struct InnerCall {
     /// Its end; absent while it is in progress, and if the host died before it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply<Value>>,
+    /// Its place in the order in which the calls ended. Of several calls at once, a cell learns in this order.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nth: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl InnerRequest {
@@ -74,34 +88,64 @@ impl InnerRequest {
 
 impl InnerCalls {
     pub(super) fn new(seed: Digest) -> Self {
-        Self { seed, calls: Vec::new(), approvals: Vec::new(), is_asking: false }
+        Self { seed, calls: Vec::new(), approvals: Vec::new(), ended: 0, asleep: None, is_asking: false }
     }
 
-    /// Takes a request; `false` if another place is next.
+    /// The cell is run again when its first timer ends; `false` if it has no timer.
+    pub(super) fn sleep(&mut self, until: Timestamp) -> bool {
+        let has_timer = self.calls.iter().any(|call| call.is_in_progress() && call.request.until.is_some());
+        self.asleep = Some(until);
+        has_timer
+    }
+
+    /// When the cell is run again, if it sleeps.
+    #[must_use]
+    pub fn asleep(&self) -> Option<Timestamp> {
+        self.asleep
+    }
+
+    /// Takes a request; `false` if another place is next, and no call of this one waits to begin.
     pub(super) fn request(&mut self, request: &InnerRequest) -> bool {
-        let is_next = usize::try_from(request.place) == Ok(self.calls.len());
-        if is_next {
-            self.calls.push(InnerCall { request: request.clone(), reply: None });
+        let Ok(place) = usize::try_from(request.place) else { return false };
+        let calls = self.calls.len();
+        match self.calls.get_mut(place) {
+            Some(call) if call.is_waiting() && !request.waits && call.request.tool == request.tool => {
+                // The clocks were read before it took its place.
+                let clocks = std::mem::take(&mut call.request.clocks);
+                call.request = InnerRequest { clocks, ..request.clone() };
+                true
+            }
+            None if place == calls => {
+                self.calls.push(InnerCall { request: request.clone(), reply: None, nth: 0 });
+                true
+            }
+            _ => false,
         }
-        is_next
     }
 
     /// Takes a reply; `false` if no call of this place waits for one.
     pub(super) fn reply(&mut self, place: u32, reply: &Reply<Value>) -> bool {
         let call = usize::try_from(place).ok().and_then(|place| self.calls.get_mut(place));
-        let Some(call) = call.filter(|call| call.reply.is_none()) else { return false };
-        call.reply = Some(reply.clone());
+        let Some(call) = call.filter(|call| call.is_in_progress()) else { return false };
+        call.end(&mut self.ended, reply.clone());
+        self.asleep = None;
         true
     }
 
-    /// A person is asked about the next call.
+    /// Returns `true` if a person can be asked about the call of this place: the next one, or one that waits to begin.
+    pub(super) fn may_ask(&self, place: u32) -> bool {
+        let Ok(place) = usize::try_from(place) else { return false };
+        self.calls.get(place).map_or(place == self.calls.len(), InnerCall::is_waiting)
+    }
+
+    /// A person is asked about a call.
     pub(super) fn ask(&mut self) {
         self.is_asking = true;
     }
 
-    /// Takes the answer about the next call.
-    pub(super) fn settle_question(&mut self, approval: InnerApproval) {
-        self.is_asking = false;
+    /// Takes the answer about a call; `asks` if others have none yet.
+    pub(super) fn settle_question(&mut self, approval: InnerApproval, asks: bool) {
+        self.is_asking = asks;
         self.approvals.push(approval);
     }
 
@@ -115,7 +159,7 @@ impl InnerCalls {
 
     /// The first call that has not ended, for people, before the name of the whole.
     pub(super) fn describe_open(&self) -> Option<String> {
-        let open = self.calls.iter().find(|call| call.reply.is_none())?;
+        let open = self.calls.iter().find(|call| call.is_in_progress())?;
         Some(format!("call {} (`{}`) of ", u64::from(open.request.place) + 1, open.request.shown()))
     }
 
@@ -133,7 +177,12 @@ impl InnerCalls {
             _ => false,
         };
         let place = self.calls.iter().position(is_refused);
-        place.is_none_or(|place| place + 1 == self.calls.len() && self.last_did_nothing())
+        place.is_none_or(|place| place + 1 == self.calls.len() && self.last_did_nothing() && self.last_ended_last())
+    }
+
+    /// Returns `true` if the last call was also the last one to end, so that the cell learned of no other after it.
+    fn last_ended_last(&self) -> bool {
+        self.calls.last().is_some_and(|last| self.calls.iter().all(|call| call.nth <= last.nth))
     }
 
     /// Returns `true` if the last call was refused before it touched anything.
@@ -161,14 +210,30 @@ impl InnerCalls {
                 Answer::Skip => Ok(Value::Null),
                 Answer::Fail => Err(settled_as_failed()),
             };
-            call.reply = Some(result.into());
+            call.end(&mut self.ended, result.into());
         }
     }
 }
 
 impl InnerCall {
+    /// Returns `true` if it may have begun, and has no end.
+    fn is_in_progress(&self) -> bool {
+        self.reply.is_none() && !self.request.waits
+    }
+
+    /// Returns `true` if it has its place, and waits for a person before it begins.
+    fn is_waiting(&self) -> bool {
+        self.reply.is_none() && self.request.waits
+    }
+
     fn is_in_doubt(&self) -> bool {
-        self.reply.is_none() && self.request.effects == Effects::Once
+        self.is_in_progress() && self.request.effects == Effects::Once
+    }
+
+    fn end(&mut self, ended: &mut u32, reply: Reply<Value>) {
+        self.reply = Some(reply);
+        self.nth = *ended;
+        *ended = ended.saturating_add(1);
     }
 }
 

@@ -46,6 +46,16 @@ impl InnerCallTrace {
 }
 
 impl StepTrace {
+    /// A call is requested; one that waited for a person a second time, when it begins.
+    pub(super) fn inner_call_requested(&mut self, effect: EffectId, call: &InnerRequest) {
+        let requested = InnerCallTrace::of(effect, call);
+        let mut calls = self.inner_calls.iter_mut();
+        match calls.find(|known| known.effect == effect && known.place == call.place) {
+            Some(known) => *known = requested,
+            None => self.inner_calls.push(requested),
+        }
+    }
+
     pub(super) fn inner_call_ended(&mut self, effect: EffectId, place: u32, result: &Result<Value, Failure>) {
         let mut calls = self.inner_calls.iter_mut();
         let Some(call) = calls.find(|call| call.effect == effect && call.place == place) else { return };

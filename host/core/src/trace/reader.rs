@@ -1,9 +1,6 @@
 //! The trace of a run as it is read off its events, one after the other.
 
-use super::{
-    CallTrace, ConversationTrace, InnerCallTrace, InputTrace, JudgeTrace, Round, SentMessage, StepTrace, Transition,
-    What,
-};
+use super::{CallTrace, ConversationTrace, InputTrace, JudgeTrace, Round, SentMessage, StepTrace, Transition, What};
 use crate::{
     augment,
     conversation::{Message, Role},
@@ -136,10 +133,10 @@ impl Reader {
                     }
                 }
             }
-            Event::InnerStarted { .. } => {}
+            Event::InnerStarted { .. } | Event::InnerSlept { .. } => {}
             Event::InnerRequested { effect, call } => {
                 if let Some(step) = located.frame.and_then(|frame| self.step(frame, at)) {
-                    step.inner_calls.push(InnerCallTrace::of(*effect, call));
+                    step.inner_call_requested(*effect, call);
                 }
             }
             Event::InnerReplied { effect, place, reply } => {

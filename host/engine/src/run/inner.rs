@@ -4,17 +4,15 @@ use super::{Batch, Driver};
 use crate::{
     error::RunError,
     in_flight::InFlight,
-    inner::{InnerEvents, InnerJournal},
+    inner::{InnerEvents, InnerJournal, SuspendedCall, Unasked},
 };
 use opcell_core::{
     effect::{Effect, Task},
-    event::{AskedInnerCall, Event, Request},
-    failure::Failure,
+    event::{Event, Request},
     id::EffectId,
     state::InnerQuestion,
 };
 use opcell_types::Digest;
-use tokio::sync::oneshot;
 
 impl Driver {
     /// Records, for each effect from `from` on whose cell can be run again, that the calls of the cell are journaled.
@@ -50,7 +48,7 @@ impl Driver {
             _ => return None,
         };
         let limits = *self.state.value_limits();
-        Some(InnerJournal::new(effect.id, key.clone(), known, limits, self.inner.0.clone()))
+        Some(InnerJournal::new(effect.id, key.clone(), known, limits, (self.inner.0.clone(), self.ports.timer.clone())))
     }
 
     /// Records what cells called and were answered, all that is there, and makes it durable; then they learn of it. A
@@ -74,7 +72,13 @@ impl Driver {
                         durable.push(told);
                     }
                 }
-                InnerEvents::Ask { call, told } => self.ask_about(in_flight, batch, call, told)?,
+                InnerEvents::Ask { effect, calls } => self.ask_about(in_flight, batch, effect, calls)?,
+                InnerEvents::Sleep { effect, until } if self.state.wants(effect) && !self.state.is_cancelled() => {
+                    in_flight.keep(|id| id != effect);
+                    self.again.push(effect);
+                    self.record(batch, Event::InnerSlept { effect, until })?;
+                }
+                InnerEvents::Sleep { .. } => {}
             }
             next = self.inner.1.try_recv().ok();
         }
@@ -89,26 +93,38 @@ impl Driver {
         Ok(())
     }
 
+    /// Asks people about calls of a cell that can do nothing before they have answers. If one of the calls needs no
+    /// answer, it continues first, and the cell with it.
     fn ask_about(
         &mut self,
         in_flight: &mut InFlight,
         batch: &mut Batch,
-        call: AskedInnerCall,
-        told: oneshot::Sender<Result<(), Failure>>,
+        effect: EffectId,
+        calls: Vec<SuspendedCall>,
     ) -> Result<(), RunError> {
-        let effect = call.effect;
         if !self.state.wants(effect) || self.state.is_cancelled() {
             return Ok(());
         }
-        let answer = match self.state.question_about(call) {
-            InnerQuestion::Approved => Ok(()),
-            InnerQuestion::Refused(failure) => Err(failure),
-            InnerQuestion::Asks(event) => {
-                in_flight.keep(|id| id != effect);
-                return self.record(batch, event);
+        let questions = calls.iter().map(|suspended| self.state.question_about(suspended.call.clone()));
+        let questions: Vec<InnerQuestion> = questions.collect();
+        if questions.iter().all(|question| matches!(question, InnerQuestion::Asks(_))) {
+            in_flight.keep(|id| id != effect);
+            for suspended in calls {
+                // The turn may have asked its last question: the cell learns of it when it is run again.
+                if let InnerQuestion::Asks(event) = self.state.question_about(suspended.call) {
+                    self.record(batch, event)?;
+                }
             }
-        };
-        let _ = told.send(answer);
+            return Ok(());
+        }
+        for (suspended, question) in calls.into_iter().zip(questions) {
+            // The cell may have ended.
+            let _ = suspended.told.send(match question {
+                InnerQuestion::Approved => Unasked::Approved,
+                InnerQuestion::Refused(failure) => Unasked::Refused(failure),
+                InnerQuestion::Asks(_) => Unasked::Later,
+            });
+        }
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use opcell_engine::{
     call::CodeTools,
     conversation::{Message as ChatMessage, Role},
     event::{Answer, Timestamp},
-    inner::{Approval, InnerJournal},
+    inner::{Approval, Concurrency, InnerJournal},
     outcome::Question,
     ports::{
         Call, Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply, Sessions,
@@ -25,6 +25,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::task::JoinSet;
 
 const STEP: &str = r#"{"name":"a","type":"invoke","invoke":{"operation":"p"},"yields":{"type":"data","data":"data"}}"#;
 
@@ -58,6 +59,13 @@ struct Cells {
     /// The rule by which a program asks a person before it sends.
     rule: ApprovalRule,
     clock: Clock,
+    /// A program starts all its calls at once; with `backwards`, the last ones take the least time.
+    at_once: bool,
+    backwards: bool,
+    /// A program sleeps between its calls.
+    sleeps: bool,
+    /// The programs that are there now.
+    alive: Arc<AtomicI64>,
 }
 
 /// The clock of the engine: it stands still until a test lets time pass.
@@ -83,7 +91,23 @@ impl Cells {
     fn new(plan: &[Planned], time: u64) -> Self {
         let (made, journal, clock) = Default::default();
         let rule = ApprovalRule::of(Ask::Always);
-        Self { plan: plan.to_vec(), time, made, journal, effects: Effects::Once, rule, clock }
+        Self {
+            plan: plan.to_vec(),
+            time,
+            made,
+            journal,
+            effects: Effects::Once,
+            rule,
+            clock,
+            at_once: false,
+            backwards: false,
+            sleeps: false,
+            alive: Arc::default(),
+        }
+    }
+
+    fn at_once(plan: &[Planned], backwards: bool) -> Self {
+        Self { at_once: true, backwards, ..Self::new(plan, 100) }
     }
 
     fn asking(self, rule: ApprovalRule) -> Self {
@@ -337,6 +361,86 @@ const SESSION: &str = r#"{"name":"talk","type":"session","session":{"contributio
 /// A session whose model runs one program: the planned calls, of which a person approves each `send`.
 struct Programs(Cells);
 
+/// Counts a program while it is there.
+struct Alive<'a>(&'a Cells);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, SeqCst);
+    }
+}
+
+const DAY_MS: u64 = 24 * 3_600_000;
+
+/// An hour of the engine's clock.
+const HOUR: i64 = 3_600_000_000;
+
+/// A program that makes its calls with three days after each, and says when it has made them.
+async fn sleeping(cells: &Cells, inner: &InnerJournal, call: &ToolCall) -> Result<Value, Failure> {
+    cells.alive.fetch_add(1, SeqCst);
+    let _alive = Alive(cells);
+    let mut said = Vec::new();
+    for (at, (tool, effects, _)) in cells.plan.clone().into_iter().enumerate() {
+        let now = inner.timeline().wall(|| u64::try_from(cells.clock.0.load(SeqCst)).unwrap());
+        said.push(Value::from(now));
+        cells.call(inner, &call.context, (2 * at + 1, tool, effects)).await.result?;
+        inner.awaits(None);
+        let timer = inner.start_timer(3 * DAY_MS)?;
+        inner.awaits(Some(1));
+        if let Err(timer) = timer.recorded() {
+            timer.end_timer().await.reply.result?;
+        }
+    }
+    Ok(Value::array(said))
+}
+
+/// A program that starts all its calls at once, and says in which order it learns of their ends. With `backwards`, those
+/// that were started last take the least time.
+async fn at_once(cells: &Cells, inner: &InnerJournal, call: &ToolCall) -> Result<Value, Failure> {
+    let (mut tasks, mut ended, mut said) = (JoinSet::new(), Vec::new(), Vec::new());
+    inner.awaits(None);
+    for (at, (tool, effects, _)) in cells.plan.clone().into_iter().enumerate() {
+        let read = inner.timeline().wall(|| cells.time);
+        let asked = json(&format!(r#"{{"number":{at},"read":{read}}}"#));
+        let placed = inner.begin(tool, &asked, tool == "send", Concurrency::AmongOthers)?;
+        let mut placed = match placed.recorded() {
+            Ok(recorded) => {
+                ended.push((u64::from(recorded.nth.unwrap()), at, recorded));
+                continue;
+            }
+            Err(placed) => placed,
+        };
+        placed.request(effects)?;
+        let (made, context) = (cells.made.clone(), call.context.clone());
+        let steps = if cells.backwards { cells.plan.len() - at } else { at };
+        tasks.spawn(async move {
+            if let Approval::Refused(refused) = placed.approval().await {
+                return (at, placed.make(Effects::Pure, context, async |_| Err(refused).into()).await);
+            }
+            let make = async |context: CallContext| {
+                made.lock().unwrap().push(format!("{tool} {}", context.idempotency_key));
+                for _ in 0..steps * 50 {
+                    tokio::task::yield_now().await;
+                }
+                Ok(Value::from(tool)).into()
+            };
+            (at, placed.make(effects, context, make).await)
+        });
+    }
+    while said.len() < cells.plan.len() {
+        if let Some(first) = ended.iter().map(|(rank, ..)| *rank).min() {
+            let (_, at, first) = ended.extract_if(.., |(rank, ..)| *rank == first).next().unwrap();
+            let result = first.reply.result.map_or_else(|failure| failure.reason.to_string(), |_| "done".to_owned());
+            said.push(Value::from(format!("{at} {result}")));
+            continue;
+        }
+        inner.awaits(Some(tasks.len()));
+        let (at, arrived) = tasks.join_next().await.unwrap().unwrap();
+        ended.push((1 << 40, at, arrived));
+    }
+    Ok(Value::array(said))
+}
+
 #[async_trait]
 impl Sessions for Programs {
     async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
@@ -380,21 +484,35 @@ impl Sessions for Programs {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        if self.0.sleeps {
+            let inner = call.inner.clone().unwrap();
+            return sleeping(&self.0, &inner, &call).await.into();
+        }
+        if self.0.at_once {
+            let inner = call.inner.clone().unwrap();
+            return at_once(&self.0, &inner, &call).await.into();
+        }
         let (inner, mut said) = (call.inner.clone().unwrap(), Vec::new());
         for (at, (tool, effects, _)) in self.0.plan.clone().into_iter().enumerate() {
             let asked = json(&format!(r#"{{"number":{at}}}"#));
             if tool == "send" {
-                match inner.approval(tool, &asked).await {
-                    Ok(Approval::Approved(changed)) => said.extend(changed),
-                    Ok(Approval::Refused(refused)) => {
-                        said.push(Value::from(format!("{}: {}", refused.reason, refused.message)));
-                        let refused = async |_| Err(refused).into();
-                        let reply = inner.call((tool, &asked, Effects::Pure), call.context.clone(), refused).await;
-                        assert!(reply.result.is_err());
-                        continue;
-                    }
+                let mut placed = match inner.begin(tool, &asked, true, Concurrency::Alone) {
+                    Ok(placed) => placed,
                     Err(diverged) => return Err(diverged).into(),
+                };
+                if let Approval::Refused(refused) = placed.approval().await {
+                    said.push(Value::from(format!("{}: {}", refused.reason, refused.message)));
+                    let refused = async |_| Err(refused).into();
+                    let ended = placed.make(Effects::Pure, call.context.clone(), refused).await;
+                    assert!(ended.reply.result.is_err());
+                    continue;
                 }
+                let made = async |context: CallContext| {
+                    self.0.made.lock().unwrap().push(format!("{tool} {}", context.idempotency_key));
+                    Ok(Value::from(format!("{tool} at 100"))).into()
+                };
+                said.extend(placed.make(effects, call.context.clone(), made).await.reply.result.ok());
+                continue;
             }
             let reply = self.0.call(&inner, &call.context, (at + 1, tool, effects)).await;
             said.extend(reply.result.ok());
@@ -433,14 +551,16 @@ async fn approving(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, usize
 
 async fn resume_session(cells: &Cells) -> RunOutcome {
     let engine = session_engine(cells);
-    let options = ResumeOptions { detach: true, ..ResumeOptions::default() };
+    let park = cells.sleeps.then_some(Duration::from_secs(1));
+    let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
     let outcome = engine.resume(&"r".into(), options).await.unwrap().finished().await.unwrap();
     check_history(&engine, &outcome).await;
     outcome
 }
 
 async fn start_session(cells: &Cells) -> RunOutcome {
-    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, ..RunOptions::default() };
+    let park = cells.sleeps.then_some(Duration::from_secs(1));
+    let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, park, ..RunOptions::default() };
     session_engine(cells).start(routed(SESSION), json("{}"), options).await.unwrap().finished().await.unwrap()
 }
 
@@ -543,5 +663,190 @@ async fn a_program_learns_that_no_one_answered_in_time_and_continues() {
             assert_eq!(again.result.as_str(), Some(&*expected), "after event {keep}: {again:?}");
             assert!(fresh.made().iter().all(|made| !made.starts_with("send")), "after event {keep}");
         }
+    }
+}
+
+/// Four calls of which no person is asked about any.
+const UNASKED: [Planned; 4] = [
+    ("look", Effects::Pure, Ends),
+    ("post", Effects::Once, Ends),
+    ("put", Effects::Idempotent, Ends),
+    ("post", Effects::Once, Ends),
+];
+
+/// The places of the calls whose replies are recorded, in order.
+fn replied(records: &[Record]) -> Vec<usize> {
+    let replies = records.iter().filter(|record| &*record.kind == "inner-replied");
+    let place = |record: &Record| {
+        let (_, rest) = record.payload.split_once(r#""place":"#).unwrap();
+        rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    };
+    replies.map(place).collect()
+}
+
+/// Drives a run of calls that are made at once to its end, with a person who approves everything, and settles each call
+/// in doubt by making it again. Returns how many questions there were at once.
+async fn settling(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, Vec<usize>) {
+    let (engine, mut asked) = (session_engine(cells), Vec::new());
+    while !outcome.questions.is_empty() {
+        asked.push(outcome.questions.len());
+        for question in &outcome.questions {
+            match question {
+                Question::Call { id, .. } => {
+                    engine.decide(&"r".into(), id, &Decision::approve().by("ann")).await.unwrap();
+                }
+                _ => answer(cells, Answer::Retry).await,
+            }
+        }
+        outcome = resume_session(cells).await;
+    }
+    (outcome, asked)
+}
+
+fn said(outcome: &RunOutcome) -> Vec<(usize, String)> {
+    let said: Vec<String> = serde_json::from_str(outcome.result.as_str().unwrap()).unwrap();
+    let parts = said.iter().map(|said| said.split_once(' ').unwrap());
+    parts.map(|(at, result)| (at.parse().unwrap(), result.to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_at_once_keep_their_places_and_a_killed_program_learns_of_their_ends_in_the_recorded_order() {
+    for plan in [UNASKED, PLAN] {
+        let cells = Cells::at_once(&plan, true);
+        let (outcome, asked) = settling(&cells, start_session(&cells).await).await;
+        assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+        assert_eq!(asked, if plan == PLAN { vec![2] } else { vec![] }, "both calls are asked about at once");
+        let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+        let order: Vec<usize> = said(&outcome).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(order, replied(&records));
+        assert_ne!(order, [0, 1, 2, 3], "the calls took times of their own");
+        let mut calls = cells.made();
+        calls.sort();
+        let keys: Vec<String> = (0..4).map(|at| format!("{} r/talk/1/1/{}", plan[at].0, at + 1)).collect();
+        let mut expected: Vec<String> = keys.iter().map(|key| key.replace("r/talk/1/1", key_of(&calls))).collect();
+        expected.sort();
+        assert_eq!(calls, expected);
+        let started = records.iter().position(|record| &*record.kind == "inner-started").unwrap();
+        for keep in started + 1..records.len() {
+            let prefix = &records[..keep];
+            let (before, ended) = (replied(prefix), count(prefix, "inner-replied"));
+            // They take other times now.
+            let cells = Cells::at_once(&plan, false).within(holding(prefix.to_vec()).await);
+            let (outcome, _) = settling(&cells, resume_session(&cells).await).await;
+            assert_eq!(outcome.status, Status::Completed, "after event {keep}: {outcome:?}");
+            let now: Vec<usize> = said(&outcome).into_iter().map(|(at, _)| at).collect();
+            assert_eq!(now[..ended], before, "after event {keep}: it learns of the same ends first");
+            assert_eq!(now, replied(&cells.journal.read(&"r".into(), 0, 1_000).await.unwrap()), "after event {keep}");
+            let made = cells.made();
+            assert_eq!(made.len(), 4 - ended, "after event {keep}: what has ended is not made again: {made:?}");
+            assert!(made.iter().all(|key| calls.contains(key)), "after event {keep}: with other keys: {made:?}");
+        }
+    }
+}
+
+/// The key of the effect in those of its calls.
+fn key_of(calls: &[String]) -> &str {
+    calls[0].split_once(' ').unwrap().1.rsplit_once('/').unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_calls_at_once_others_end_before_a_person_is_asked_and_a_refused_one_fails_alone() {
+    let cells = Cells::at_once(&PLAN, true);
+    let outcome = start_session(&cells).await;
+    let mut made = cells.made();
+    made.sort();
+    assert_eq!((outcome.status, made.len()), (Status::Suspended, 2), "{outcome:?}");
+    assert!(made[0].starts_with("look ") && made[1].starts_with("put "), "{made:?}");
+    let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+    assert_eq!((count(&records, "inner-requested"), count(&records, "inner-replied")), (4, 2));
+    let [Question::Call { id: first, .. }, Question::Call { id: second, .. }] = outcome.questions.as_slice() else {
+        panic!("{outcome:?}")
+    };
+    let engine = session_engine(&cells);
+    engine.decide(&"r".into(), second, &Decision::approve().by("ann")).await.unwrap();
+    let outcome = resume_session(&cells).await;
+    assert_eq!((outcome.questions.len(), cells.made().len()), (1, 2), "the other call has no answer yet: {outcome:?}");
+    engine.decide(&"r".into(), first, &Decision::refuse().by("ann")).await.unwrap();
+    let outcome = resume_session(&cells).await;
+    let mut results = said(&outcome);
+    results.sort();
+    let expected = [(0, "done"), (1, "approval-refused"), (2, "done"), (3, "done")];
+    assert_eq!(results, expected.map(|(at, result)| (at, result.to_owned())), "{outcome:?}");
+    assert_eq!(cells.made().iter().filter(|made| made.starts_with("send")).count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forged_record_of_calls_at_once_is_refused() {
+    let cells = Cells::at_once(&PLAN, true);
+    start_session(&cells).await;
+    let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+    let waiting = records.iter().position(|record| record.payload.contains(r#""waits":true"#)).unwrap();
+    let asked = records.iter().position(|record| &*record.kind == "calls-asked").unwrap();
+    let place = r#""place":1"#;
+    for (at, from, to) in [
+        // A call that waits is asked about, and no other.
+        (waiting, r#","waits":true"#, ""),
+        (waiting, place, r#""place":3"#),
+        (asked, place, r#""place":0"#),
+        (asked, place, r#""place":9"#),
+    ] {
+        let mut forged = records[..=asked].to_vec();
+        let text = forged[at].payload.replacen(from, to, 1);
+        assert_ne!(text, *forged[at].payload, "{from}");
+        forged[at].payload = text.into();
+        let cells = Cells::at_once(&PLAN, true).within(holding(forged).await);
+        let refused = session_engine(&cells).resume(&"r".into(), ResumeOptions::default()).await;
+        let Err(RunError::Replay { .. } | RunError::Unreadable { .. }) = refused else { panic!("{from} {to}") };
+        assert_eq!(cells.made(), Vec::<String>::new());
+    }
+}
+
+/// Drives the run until it ends, and lets time pass for it. Returns how often it waited for time alone.
+async fn as_time_passes(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, usize) {
+    let mut waited = 0;
+    while outcome.status != Status::Completed {
+        assert_eq!(outcome.status, Status::Running, "{outcome:?}");
+        assert_eq!(cells.alive.load(SeqCst), 0, "a program that sleeps is not there");
+        let due = outcome.due.unwrap().0;
+        assert!(due > cells.clock.now().0, "it waits for time alone");
+        let early = (due - cells.clock.now().0).min(HOUR);
+        cells.clock.0.fetch_add(due - cells.clock.now().0 - early, SeqCst);
+        let before = resume_session(cells).await;
+        assert_eq!((before.status, before.due), (Status::Running, outcome.due), "{before:?}");
+        cells.clock.0.fetch_add(early, SeqCst);
+        outcome = resume_session(cells).await;
+        waited += 1;
+    }
+    (outcome, waited)
+}
+
+#[tokio::test]
+async fn a_program_that_sleeps_for_days_is_not_there_and_continues_after_them_wherever_it_was_killed() {
+    let plan = &UNASKED[..3];
+    let cells = Cells { sleeps: true, ..Cells::new(plan, 100) };
+    let outcome = start_session(&cells).await;
+    let (outcome, waited) = as_time_passes(&cells, outcome).await;
+    let day = i64::try_from(DAY_MS).unwrap() * 1_000;
+    let times: Vec<String> = [0, 3, 6].iter().map(|days| (days * day).to_string()).collect();
+    assert_eq!((outcome.result.as_str(), waited), (Some(&*format!("[{}]", times.join(","))), 3), "{outcome:?}");
+    let calls = cells.made();
+    assert_eq!(calls.len(), 3);
+    let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+    let started = records.iter().position(|record| &*record.kind == "inner-started").unwrap();
+    for keep in started + 1..records.len() {
+        let prefix = &records[..keep];
+        let clock = Clock::default();
+        clock.0.store(prefix.last().unwrap().at - 1_000_000, SeqCst);
+        let cells = Cells { sleeps: true, clock, ..Cells::new(plan, 100) }.within(holding(prefix.to_vec()).await);
+        let mut outcome = resume_session(&cells).await;
+        if let [Question::Doubt { .. }] = outcome.questions.as_slice() {
+            answer(&cells, Answer::Retry).await;
+            outcome = resume_session(&cells).await;
+        }
+        let (outcome, _) = as_time_passes(&cells, outcome).await;
+        assert_eq!(outcome.status, Status::Completed, "after event {keep}: {outcome:?}");
+        let payloads = prefix.iter().filter(|record| &*record.kind == "inner-replied");
+        let ended = payloads.filter(|record| record.payload.contains(" at 100")).count();
+        assert_eq!(cells.made(), calls[ended..], "after event {keep}");
     }
 }

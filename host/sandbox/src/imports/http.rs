@@ -8,7 +8,7 @@
 use super::View;
 use crate::{
     budget::{Exceeded, Interface},
-    host::HostServices,
+    host::{HostServices, within},
     recording::taped,
     state::CellState,
 };
@@ -552,9 +552,7 @@ impl Ask {
         };
         let text = arguments.to_string();
         let call = self.host.call_tool(TOOL, &text, &self.context, &self.touched);
-        let answer = tokio::time::timeout(self.limit, call).await;
-        let too_slow = || Err(super::too_slow(u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX)));
-        let answer = answer.unwrap_or_else(|_| too_slow());
+        let answer = within(self.limit, call).await;
         let given = json!([TOOL, arguments]);
         let mut share = in_flight;
         match share.add(answer.as_ref().map_or(0, String::len) as u64) {

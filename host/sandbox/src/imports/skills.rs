@@ -1,14 +1,15 @@
 //! `skills`: the host's skills that this cell may read.
 
-use super::{View, failure_to_guest, too_slow};
+use super::{View, failure_to_guest};
 use crate::{
     bindings::opcell::plugin0_1_0::skills as wit,
     budget::Interface,
+    host::within,
     recording::{Bytes, taped},
 };
 use opcell_types::{Capability, Failure};
 use serde_json::{Value, json};
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
     async fn list(&mut self) -> wasmtime::Result<Vec<wit::SkillDescription>> {
@@ -57,7 +58,8 @@ impl View<'_> {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
-        let answer = within(self.0.limits.host_call_time, host.read_skill(name, &self.0.context)).await;
+        let limit = Duration::from_millis(self.0.limits.host_call_time);
+        let answer = within(limit, host.read_skill(name, &self.0.context)).await;
         self.answer(answer, String::len)
     }
 
@@ -71,15 +73,9 @@ impl View<'_> {
             return Ok(Err(wit::SkillError::Denied(denial.into())));
         }
         let host = Arc::clone(&self.0.host);
-        let answer = within(self.0.limits.host_call_time, host.read_skill_resource(name, path, &self.0.context)).await;
+        let limit = Duration::from_millis(self.0.limits.host_call_time);
+        let answer = within(limit, host.read_skill_resource(name, path, &self.0.context)).await;
         self.answer(answer.map(Bytes), |Bytes(bytes)| bytes.len())
-    }
-}
-
-async fn within<T>(limit_ms: u64, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    match tokio::time::timeout(Duration::from_millis(limit_ms), call).await {
-        Ok(answer) => answer,
-        Err(_) => Err(too_slow(limit_ms)),
     }
 }
 

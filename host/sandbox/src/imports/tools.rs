@@ -1,8 +1,13 @@
 //! `tools`: the host's tools that this cell may use.
 
-use super::{View, failure_to_guest, too_slow};
-use crate::{bindings::opcell::plugin0_1_0::tools as wit, budget::Interface, recording::taped};
-use opcell_types::Capability;
+use super::{View, failure_to_guest};
+use crate::{
+    bindings::opcell::plugin0_1_0::tools as wit,
+    budget::Interface,
+    host::{StartedCall, ToolCall},
+    recording::taped,
+};
+use opcell_types::{Capability, Failure};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +22,7 @@ impl wit::Host for View<'_> {
 }
 
 /// As recordings hold a call of a tool.
-fn given(name: &str, arguments: &str) -> Value {
+pub(super) fn given(name: &str, arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(parsed) if is_shallow(&parsed) => json!([name, parsed]),
         _ => json!([name, arguments]),
@@ -63,25 +68,57 @@ impl View<'_> {
     }
 
     async fn call_tool(&mut self, name: &str, arguments: &str) -> wasmtime::Result<Result<String, wit::ToolError>> {
+        if self.0.calls.as_ref().is_some_and(|calls| calls.are_in_progress()) {
+            return match self.start_call(name, arguments)? {
+                Ok(call) => self.wait_for(call).await,
+                Err(refused) => Ok(Err(refused)),
+            };
+        }
+        let call = match self.admit_call(name, arguments)? {
+            Ok(call) => ToolCall { is_alone: true, ..call },
+            Err(denied) => return Ok(Err(denied)),
+        };
+        let ended = match Arc::clone(&self.0.host).start_call(call) {
+            StartedCall::Ended(ended) => ended,
+            StartedCall::Running(running) => running.await,
+        };
+        self.end_call(ended.result)
+    }
+
+    /// Charges a call, and checks that the cell may make it.
+    pub(super) fn admit_call(
+        &mut self,
+        name: &str,
+        arguments: &str,
+    ) -> wasmtime::Result<Result<ToolCall, wit::ToolError>> {
         self.0.budget.charge(Interface::Tools, name.len() + arguments.len())?;
         if let Err(denial) = self.0.check(Capability::Tool, name) {
             return Ok(Err(wit::ToolError::Denied(denial.into())));
         }
-        let host = Arc::clone(&self.0.host);
-        let limit_ms = self.0.limits.host_call_time;
-        let touched = self.0.touched().clone();
-        let call = host.call_tool(name, arguments, &self.0.context, &touched);
-        let answer = tokio::time::timeout(Duration::from_millis(limit_ms), call).await;
-        Ok(match answer {
-            Ok(Ok(result)) => {
+        Ok(Ok(ToolCall {
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+            context: Arc::clone(&self.0.context),
+            touched: self.0.touched().clone(),
+            limit: Duration::from_millis(self.0.limits.host_call_time),
+            is_alone: false,
+        }))
+    }
+
+    /// Charges the result of a call, and gives it to the guest as it is to have it.
+    pub(super) fn end_call(
+        &mut self,
+        result: Result<String, Failure>,
+    ) -> wasmtime::Result<Result<String, wit::ToolError>> {
+        Ok(match result {
+            Ok(result) => {
                 self.0.budget.give(result.len())?;
                 Ok(result)
             }
-            Ok(Err(failure)) => Err(match failure.denial {
+            Err(failure) => Err(match failure.denial {
                 Some(denial) => wit::ToolError::Denied(self.0.denials.note(*denial).into()),
                 None => wit::ToolError::Failed(failure_to_guest(failure)),
             }),
-            Err(_) => Err(wit::ToolError::Failed(failure_to_guest(too_slow(limit_ms)))),
         })
     }
 }

@@ -461,6 +461,7 @@ impl Projection {
             | Event::InputAsked { .. }
             | Event::InnerStarted { .. }
             | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
             | Event::InnerReplied { .. }
             | Event::InputAnswered { .. }
             | Event::CallsAsked { .. }

@@ -83,7 +83,8 @@ pub(super) async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal
         };
         let size = bytes(component.bytes.len() as u64);
         if let Some(contract) = component.surface.contract() {
-            let served = SERVED_VERSIONS.join(" and ");
+            let [older @ .., newest] = &SERVED_VERSIONS;
+            let served = format!("{} and {newest}", older.join(", "));
             terminal.line(&format!("contract: opcell:plugin@{contract}; this host serves {served}"))?;
         }
         terminal

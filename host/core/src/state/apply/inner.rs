@@ -3,7 +3,7 @@
 use super::{Change, missing};
 use crate::{
     call::Reply,
-    event::{AskedInnerCall, EffectId, FrameId, InnerRequest},
+    event::{AskedInnerCall, EffectId, FrameId, InnerRequest, Timestamp},
     state::{Ask, InnerApproval, InnerCalls, State},
 };
 use opcell_types::{Digest, Value};
@@ -33,6 +33,14 @@ impl State {
         }
     }
 
+    /// A cell waits for its timers, of which at least one has not ended.
+    pub(super) fn put_cell_to_sleep(&mut self, effect: EffectId, until: Timestamp) -> Change {
+        match self.inner_calls_mut(effect)?.sleep(until) {
+            true => Ok(()),
+            false => missing(format!("a timer of effect {effect}")),
+        }
+    }
+
     fn inner_calls_mut(&mut self, effect: EffectId) -> Change<&mut InnerCalls> {
         let pending = self.pending_mut(effect)?;
         match &mut pending.inner {
@@ -41,12 +49,13 @@ impl State {
         }
     }
 
-    /// A person is asked about the next call of a cell: until the answer comes, the cell is not run.
+    /// A person is asked about a call of a cell: until the answer comes, the cell is not run.
     pub(super) fn ask_about_inner_call(&mut self, frame: FrameId, asked: &AskedInnerCall) -> Change {
         let AskedInnerCall { effect, place, .. } = asked;
         let pending = self.pending_mut(*effect)?;
-        let is_next = |inner: &InnerCalls| usize::try_from(*place) == Ok(inner.calls.len());
-        match pending.inner.as_mut().filter(|inner| pending.frame == frame && !pending.in_doubt && is_next(inner)) {
+        // Several calls of one cell may wait at once.
+        let is_idle = !pending.in_doubt || pending.is_asking();
+        match pending.inner.as_mut().filter(|inner| pending.frame == frame && is_idle && inner.may_ask(*place)) {
             Some(inner) => {
                 inner.ask();
                 pending.in_doubt = true;
@@ -56,7 +65,7 @@ impl State {
         }
     }
 
-    /// Hands the answers about calls of cells to them: the cells are run again.
+    /// Hands the answers about calls of cells to them: the cells are run again when they wait for no other.
     pub(super) fn settle_inner_calls(&mut self, frame: FrameId) -> Change {
         let now = self.now;
         let talk = self.conversation_mut(frame)?;
@@ -65,6 +74,8 @@ impl State {
         for ask in settled {
             let Some(approval) = InnerApproval::of(&ask) else { continue };
             let talk = self.conversation_mut(frame)?;
+            let is_of_cell = |of: &AskedInnerCall| of.effect == approval.asked.effect;
+            let asks = talk.asks.iter().any(|ask| ask.of.inner.as_deref().is_some_and(is_of_cell));
             if approval.answer.is_err()
                 && let Some(request) = ask.request(talk)
             {
@@ -73,9 +84,9 @@ impl State {
             }
             // The effect may have ended for another reason.
             let Some(pending) = self.effects.get_mut(&approval.asked.effect) else { continue };
-            pending.in_doubt = false;
+            pending.in_doubt = asks;
             if let Some(inner) = &mut pending.inner {
-                inner.settle_question(approval);
+                inner.settle_question(approval, asks);
             }
             // The time in which a person thinks is not the step's.
             if let Some(work) = self.frame_mut(frame)?.work_mut() {

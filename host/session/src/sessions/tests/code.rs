@@ -1,9 +1,11 @@
 //! Sessions whose models call tools by programs.
 
 use super::*;
-use crate::code::{Program, Programs, RUN_CODE};
+use crate::code::{Program, ProgramCall, Programs, RUN_CODE, StartedCall};
+use opcell_engine::inner::{Concurrency, EndedCall};
 use opcell_ir::ir::{ApprovalRule, Ask, CodeMode, RunLimits};
 use opcell_types::TouchLog;
+use std::time::Duration;
 
 /// Makes the calls that a program lists as `[["tool", {…}], …]`: results, and reasons of failures.
 struct Lists;
@@ -14,8 +16,18 @@ impl Programs for Lists {
         let calls: Vec<(String, serde_json::Value)> = serde_json::from_str(&program.source).unwrap();
         let mut results = Vec::new();
         for (name, arguments) in calls {
-            let (context, touched) = (program.context.clone(), TouchLog::default());
-            let reply = program.tools.call(&name, Value::from(arguments), context, touched).await;
+            let call = ProgramCall {
+                name,
+                arguments: Value::from(arguments),
+                context: program.context.clone(),
+                touched: TouchLog::default(),
+                limit: Duration::from_mins(1),
+                concurrency: Concurrency::Alone,
+            };
+            let EndedCall { reply, .. } = match program.tools.clone().start(call) {
+                StartedCall::Ended(ended) => ended,
+                StartedCall::Running(call) => call.await,
+            };
             results.push(reply.result.unwrap_or_else(|failure| Value::from(failure.reason)));
         }
         Ok(Value::object([("result", Value::from(results)), ("logs", Value::array([]))])).into()
