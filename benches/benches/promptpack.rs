@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use opcell_allocator::Allocator;
-use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
+use opcell_engine::conversation::{Message, ToolCallRequest};
 use opcell_engine::ports::{
     Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
 };
@@ -109,6 +109,8 @@ impl Sessions for Restless {
             narrowing: None,
             approvals: Vec::new(),
             code: None,
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 
@@ -124,7 +126,7 @@ impl Sessions for Restless {
                 arguments: Value::object([("event", Value::from(event)), ("context", Value::from("as before"))]),
             });
         }
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
+        Ok(ModelReply { message, ..ModelReply::text(round.of.model, "") })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use opcell_engine::{
     Program,
     approval::ToolApproval,
-    conversation::{Message, ToolCallRequest, Usage},
+    conversation::{Message, ToolCallRequest},
     ports::{
         Effects, Failure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink, ToolCall,
     },
@@ -64,6 +64,8 @@ impl Sessions for CallingModel {
             narrowing: None,
             approvals: self.asks.then(approval).into_iter().collect(),
             code: None,
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 
@@ -79,7 +81,7 @@ impl Sessions for CallingModel {
             true => Message { tool_calls: (0..CALLS).map(call).collect(), ..Message::assistant("") },
             false => Message::assistant("done"),
         };
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
+        Ok(ModelReply { message, ..ModelReply::text(round.of.model, "") })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -149,6 +149,8 @@ impl<W: Witness> Sessions for World<W> {
             approvals,
             code: None,
             augmenters: Vec::new(),
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 
@@ -166,7 +168,7 @@ impl<W: Witness> Sessions for World<W> {
             _ => Message::assistant("done"),
         };
         let usage = Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.25), ..Usage::default() };
-        Ok(ModelReply { message, usage, model: round.of.model, logprobs: None, compacted: None })
+        Ok(ModelReply { message, usage, ..ModelReply::text(round.of.model, "") })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

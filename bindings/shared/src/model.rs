@@ -55,5 +55,5 @@ pub fn reply(model: &str, answer: &Value) -> Result<ModelReply, String> {
         ..Usage::default()
     };
     let model = text(answer, "model")?.unwrap_or_else(|| model.to_owned());
-    Ok(ModelReply { message, usage, model, logprobs: None, compacted: None })
+    Ok(ModelReply { message, usage, ..ModelReply::text(model, "") })
 }

@@ -118,6 +118,60 @@ pub struct OpenedSession {
     /// The operations that each turn is shown to before its model is asked, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub augmenters: Vec<Arc<str>>,
+    /// The context windows of its models, and of the one that writes its summaries, as known when it was opened: a run
+    /// that is resumed elsewhere shortens its conversations at the same places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<ModelWindow>,
+    /// Maximum bytes of a tool's result that the model is shown: of a longer one it is shown the beginning, the end and
+    /// a handle, by which it reads the rest. Absent: results come cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_limit: Option<u32>,
+}
+
+/// The context window of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ModelWindow {
+    /// The model.
+    pub model: String,
+    /// The tokens that it takes and gives in one round, where an operator listed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// The corrections by its provider's answers.
+    #[serde(default, skip_serializing_if = "WindowLesson::is_none")]
+    pub lesson: WindowLesson,
+}
+
+/// The knowledge of a model's context window that answers gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct WindowLesson {
+    /// Tokens per estimated token, in eighths; only grows.
+    pub eighths: u64,
+    /// Estimated tokens that a provider refused as too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+}
+
+impl Default for WindowLesson {
+    fn default() -> Self {
+        Self { eighths: 8, refused: None }
+    }
+}
+
+impl WindowLesson {
+    /// Returns `true` if nothing was learned.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the stricter of each part.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let refused = self.refused.into_iter().chain(other.refused).min();
+        Self { eighths: self.eighths.max(other.eighths), refused }
+    }
 }
 
 /// The tools of a session that its model calls by programs.
@@ -143,6 +197,10 @@ pub struct ModelRound {
     pub messages: Messages,
     /// JSON Schema that the answer must pass, with its name.
     pub schema: Option<(String, Value)>,
+    /// The context window of the model, as the conversation knows it; `None` in journals of earlier versions.
+    pub window: Option<ModelWindow>,
+    /// The summaries of the conversation's older messages.
+    pub summaries: Summaries,
 }
 
 /// A model's answer.
@@ -163,6 +221,65 @@ pub struct ModelReply {
     /// The shortening of the conversation that this answers, if it was not sent whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacted: Option<Box<Compacted>>,
+    /// The knowledge of the model's context window after this answer, if it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lesson: Option<WindowLesson>,
+    /// A summary of older messages instead of an answer: the conversation is asked about again with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Box<Summary>>,
+}
+
+/// A summary of a conversation's older messages, which a model wrote. The run keeps all of the messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Summary {
+    /// Why the conversation was not sent whole.
+    pub reason: CompactionReason,
+    /// Position of the first message that it replaces.
+    pub from: u64,
+    /// Position after the last one.
+    pub to: u64,
+    /// The text; empty if there is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Estimated tokens of what it replaces, an earlier summary included.
+    pub tokens_before: u64,
+    /// Estimated tokens of the text.
+    pub tokens_after: u64,
+    /// The limit by which it was decided, in estimated tokens.
+    pub limit: u64,
+    /// Why there is none that could be used: older parts are left out by rule instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// The summaries of a conversation.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Summaries {
+    /// The newest one; it stands for the earlier ones as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest: Option<Arc<Summary>>,
+    /// The attempts that failed since then.
+    #[serde(default)]
+    pub failures: u32,
+    /// The messages that the conversation had when the last of them failed.
+    #[serde(default)]
+    pub failed_at: u64,
+}
+
+impl Summaries {
+    /// Takes in what a model answered; `messages` is the length of the conversation.
+    pub(crate) fn add(&mut self, summary: &Summary, messages: usize) {
+        let messages = messages as u64;
+        let is_sound = summary.from <= summary.to && summary.to <= messages && !summary.text.is_empty();
+        if summary.failure.is_none() && is_sound {
+            *self = Self { newest: Some(Arc::new(summary.clone())), ..Self::default() };
+        } else {
+            self.failures = self.failures.saturating_add(1);
+            self.failed_at = messages;
+        }
+    }
 }
 
 /// The shortening of a conversation for one round. The run keeps all of its messages.
@@ -179,6 +296,9 @@ pub struct Compacted {
     pub tokens_before: u64,
     /// Estimated tokens of what was sent.
     pub tokens_after: u64,
+    /// The limit by which it was decided, in estimated tokens.
+    #[serde(default, skip_serializing_if = "crate::conversation::is_zero")]
+    pub limit: u64,
 }
 
 /// Why a conversation was shortened.
@@ -201,6 +321,8 @@ impl ModelReply {
             model: model.into(),
             logprobs: None,
             compacted: None,
+            lesson: None,
+            summary: None,
         }
     }
 

@@ -15,6 +15,7 @@ mod judge;
 mod lifecycle;
 mod limits;
 mod line;
+mod results;
 mod session;
 mod step;
 

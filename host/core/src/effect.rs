@@ -161,7 +161,9 @@ impl State {
                 let model = session.models.get(*model as usize).cloned().unwrap_or_default();
                 let schema = self.round_schema(pending.frame, step);
                 let messages = talk.record.messages.clone();
-                Task::Round(Box::new(ModelRound { context, session, model, messages, schema }))
+                let window = talk.windows.iter().find(|window| window.model == model).cloned();
+                let summaries = talk.kept.summaries.clone();
+                Task::Round(Box::new(ModelRound { context, session, model, messages, schema, window, summaries }))
             }
             Request::Tool { call, question, arguments } => {
                 let talk = self.conversation(pending.frame)?;

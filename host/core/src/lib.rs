@@ -32,6 +32,7 @@ mod wire;
 
 mod dialogue;
 pub mod offer;
+mod results;
 
 pub mod state;
 

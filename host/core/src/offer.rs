@@ -8,6 +8,7 @@ use opcell_ir::{
 };
 use opcell_types::ToolDescription;
 
+pub use crate::results::READ_RESULT;
 pub(crate) use opcell_ir::state_tools::{ARTIFACT_TOOL, SKILL_TOOL, TRANSITION_TOOL};
 
 /// The tools that the engine itself offers to a state's model.

@@ -8,7 +8,7 @@ mod within;
 pub use inner::InnerCallTrace;
 
 use crate::{
-    call::Compacted,
+    call::{Compacted, Summary},
     conversation::{Message, Usage},
     event::{Answer, CallAnswer, EffectId, Event, ForkOrigin, FrameId, GrantScope, Recorded, Timestamp},
     failure::Failure,
@@ -231,6 +231,9 @@ pub struct Round {
     /// The shortening of the conversation that it was sent, if it was not sent whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compacted: Option<Box<Compacted>>,
+    /// The summary of older messages that the model wrote instead of an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Box<Summary>>,
 }
 
 /// A judge at work.

@@ -1,13 +1,15 @@
 //! Compaction: a conversation that nears its model's context is sent shortened. The run keeps all of it.
 //!
-//! The shortened form is a function of the messages and of the tokens that fit: it is decided message by message, as
-//! earlier rounds saw it, so that consecutive rounds share their beginning (which providers cache) and a run that is
-//! resumed elsewhere sends the same.
+//! The shortened form is a function of what the journal has: the messages, their newest summary, and the context window
+//! with the lessons of earlier answers. It is decided message by message, as earlier rounds saw it, so that consecutive
+//! rounds share their beginning (which providers cache) and a run that is resumed elsewhere sends the same.
 
 mod fit;
+mod summary;
 mod windows;
 
-pub(crate) use windows::Windows;
+pub(crate) use summary::{Plan, plan, with_summary};
+pub(crate) use windows::{Windows, counted, limit, refused};
 
 use opcell_engine::call::{Compacted, CompactionReason};
 use opcell_engine::ports::ModelRound;
@@ -41,6 +43,7 @@ pub(crate) fn shortened(
         rounds: short.rounds,
         tokens_before: short.before,
         tokens_after: short.after,
+        limit: tokens,
     };
     let mut sent = round.clone();
     sent.messages = short.messages;

@@ -152,4 +152,6 @@ mod provider_tests;
 #[cfg(test)]
 mod script_tests;
 #[cfg(test)]
+mod summary_tests;
+#[cfg(test)]
 mod test_server;

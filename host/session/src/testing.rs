@@ -31,6 +31,8 @@ pub(crate) fn session(system: &str) -> OpenedSession {
         approvals: Vec::new(),
         code: None,
         augmenters: Vec::new(),
+        windows: Vec::new(),
+        result_limit: None,
     }
 }
 
@@ -41,6 +43,8 @@ pub(crate) fn round(step: &str, messages: Vec<Message>) -> ModelRound {
         model: "test/model".to_owned(),
         messages: messages.into(),
         schema: None,
+        window: None,
+        summaries: call::Summaries::default(),
     };
     ModelRound::new(round, CancellationToken::new())
 }

@@ -361,7 +361,10 @@ impl RunObserver for Transcript<'_> {
 impl Transcript<'_> {
     fn show(&mut self, event: &Event, state: Option<Arc<str>>) -> Result<(), Failure> {
         match event {
-            Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => {
+            Event::Replied { reply, .. }
+                if let EffectReply::Round(Ok(reply)) = reply.as_ref()
+                    && reply.summary.is_none() =>
+            {
                 self.unsaid = state.map(|state| (state, reply.message.clone()));
             }
             Event::ArtifactSet { name, value, .. } => self.note(&format!("  {name} = {}", value.to_json())),

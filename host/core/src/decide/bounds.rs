@@ -86,7 +86,8 @@ pub fn accepted(state: &State, request: &Request, reply: EffectReply) -> EffectR
         EffectReply::Tool(Reply { result: Ok(value), .. }) => limits.check(value),
         EffectReply::Round(Ok(reply)) => {
             let calls = reply.message.tool_calls.iter().map(|call| limits.check(&call.arguments));
-            let said = limits.check_measures(reply.message.content.len() as u64, 0);
+            let summary = reply.summary.as_ref().map_or(0, |summary| summary.text.len() as u64);
+            let said = limits.check_measures((reply.message.content.len() as u64).max(summary), 0);
             calls.fold(said, Result::and)
         }
         _ => Ok(()),
@@ -208,7 +209,7 @@ mod tests {
     use super::*;
     use crate::{
         call::ModelReply,
-        conversation::{Message, ToolCallRequest, Usage},
+        conversation::{Message, ToolCallRequest},
     };
 
     fn nested(levels: u32) -> Value {
@@ -253,8 +254,7 @@ mod tests {
         let mut state = State::default();
         state.value_limits.bytes = 10;
         let answer = |message: Message| {
-            let reply =
-                ModelReply { message, usage: Usage::default(), model: "m".to_owned(), logprobs: None, compacted: None };
+            let reply = ModelReply { message, ..ModelReply::text("m", "") };
             EffectReply::Round(Ok(Box::new(reply)))
         };
         let reason = |message: Message| match accepted(&state, &Request::Round { model: 0 }, answer(message)) {

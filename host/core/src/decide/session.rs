@@ -1,6 +1,6 @@
 //! Conversations: turns, rounds, tool calls, and what a model's answer means to a step or to a judge.
 
-use super::{At, calls, converse, failure, judge, step, unresolved};
+use super::{At, calls, converse, failure, judge, results, step, unresolved};
 use crate::{
     call::Verdict,
     conversation::{Message, Role, ToolCallRequest},
@@ -118,7 +118,7 @@ fn turn<'a>(at: &At<'_>, session: &Session, timeout: Option<Failure>, talk: &'a 
         return Turn::Goes(vec![rewritten]);
     }
     if let Some(call) = talk.next_call() {
-        return match converse::call(at, talk, call) {
+        return match converse::call(at, talk, call).or_else(|| results::call(at, talk, call)) {
             Some(events) => Turn::Goes(events),
             None => tool(at, session, talk, call),
         };

@@ -3,11 +3,12 @@
 use super::calls::Ask;
 use super::memory::{Raw, SessionRecord};
 use crate::{
-    call::{OpenedSession, Verdict},
+    call::{ModelWindow, OpenedSession, Summaries, Verdict, WindowLesson},
     conversation::{Message, Role, ToolCallRequest},
     event::{EffectId, InstanceId, Settled, Timestamp},
     failure::Failure,
     receipt::{self, Receipt},
+    results::{self, LongResults, READ_RESULT},
     wire,
 };
 use opcell_types::{Value, value::Array};
@@ -213,6 +214,23 @@ pub(crate) struct Conversation {
     /// The calls that were refused in the current turn: they are not asked about again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Arc<str>>,
+    /// The context windows of the session's models, as their answers corrected them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<ModelWindow>,
+    /// What it keeps beside its messages.
+    #[serde(default)]
+    pub kept: Kept,
+}
+
+/// What a conversation keeps beside its messages, and hands on with them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The summaries of older messages.
+    #[serde(default)]
+    pub summaries: Summaries,
+    /// Long results of tools, of which the messages have a part.
+    #[serde(default)]
+    pub results: LongResults,
 }
 
 /// The authorizer's answer about one transition.
@@ -264,6 +282,8 @@ impl Default for Conversation {
             asks: Vec::new(),
             questions: 0,
             refused: Vec::new(),
+            windows: Vec::new(),
+            kept: Kept::default(),
         }
     }
 }
@@ -274,6 +294,51 @@ impl Conversation {
             ConversationStage::Busy(_) | ConversationStage::Waiting { came: false } => false,
             ConversationStage::Turn => !self.awaits_answer(),
             _ => true,
+        }
+    }
+
+    /// The session is open.
+    pub(crate) fn opened(&mut self, opened: &Arc<OpenedSession>) {
+        self.windows.clone_from(&opened.windows);
+        self.opened = Some(opened.clone());
+        if !self.kept.results.is_empty() {
+            self.offer_results();
+        }
+        self.stage = ConversationStage::Idle;
+    }
+
+    /// The model that is asked taught something of its context window.
+    pub(crate) fn learn(&mut self, lesson: WindowLesson) {
+        let asked = self.opened.as_ref().and_then(|opened| opened.models.get(self.model as usize));
+        let Some(asked) = asked else { return };
+        match self.windows.iter_mut().find(|window| window.model == *asked) {
+            Some(window) => window.lesson = lesson,
+            None => self.windows.push(ModelWindow { model: asked.clone(), tokens: None, lesson }),
+        }
+    }
+
+    /// Shows a part of a long result in place of all of it, and keeps the rest for the model to read.
+    pub(crate) fn shorten(&mut self, answer: &mut Message) {
+        let Some(opened) = self.opened.as_ref() else { return };
+        let Some(limit) = opened.result_limit.map(|limit| limit as usize) else { return };
+        if answer.content.len() <= limit {
+            return;
+        }
+        // The result of such a tool is the answer of the session.
+        let called = answer.tool_call_id.as_deref().and_then(|id| self.call(id));
+        if called.is_some_and(|call| opened.settings.final_tool.as_deref() == Some(&call.name)) {
+            return;
+        }
+        answer.content = self.kept.results.keep(&answer.content, limit);
+        self.offer_results();
+    }
+
+    /// Adds the tool that reads long results, once there is one.
+    fn offer_results(&mut self) {
+        let Some(opened) = self.opened.as_mut() else { return };
+        let is_there = opened.tools.iter().any(|tool| tool.name == READ_RESULT);
+        if opened.result_limit.is_some() && !is_there {
+            Arc::make_mut(opened).tools.push(results::description());
         }
     }
 

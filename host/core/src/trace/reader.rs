@@ -431,8 +431,12 @@ impl StepTrace {
             EffectReply::Round(Ok(answer)) => {
                 let talk = self.conversation_mut();
                 let compacted = answer.compacted.clone();
-                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage, compacted });
-                talk.messages.push(answer.message.said());
+                let summary = answer.summary.clone();
+                let is_answer = summary.is_none();
+                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage, compacted, summary });
+                if is_answer {
+                    talk.messages.push(answer.message.said());
+                }
             }
             EffectReply::Open(Err(failure)) | EffectReply::Round(Err(failure)) => {
                 self.conversation_mut().failures.push(failure.clone());

@@ -463,6 +463,8 @@ impl Sessions for Programs {
             approvals: vec![approval],
             code: Some(Box::new(CodeTools { language: CodeMode::Javascript, tools: vec![tool("send")] })),
             augmenters: Vec::new(),
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 

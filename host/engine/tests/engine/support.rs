@@ -314,6 +314,8 @@ impl Sessions for Script {
             approvals: approvals(&request),
             code: None,
             augmenters,
+            windows: Vec::new(),
+            result_limit: None,
         };
         self.world().opened.push(request);
         Ok(opened)
@@ -325,7 +327,7 @@ impl Sessions for Script {
         let answer = world.answer.map(|answer| answer(&round));
         world.rounds.push(round);
         if let Some(message) = answer {
-            return Ok(ModelReply { message, usage: Usage::default(), model, logprobs: None, compacted: None });
+            return Ok(ModelReply { message, ..ModelReply::text(model, "") });
         }
         let message = world
             .answers
@@ -334,9 +336,7 @@ impl Sessions for Script {
         Ok(ModelReply {
             message,
             usage: Usage { input_tokens: 10, output_tokens: 5, cost: Some(0.5), ..Usage::default() },
-            model,
-            logprobs: None,
-            compacted: None,
+            ..ModelReply::text(model, "")
         })
     }
 

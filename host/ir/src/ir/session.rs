@@ -70,6 +70,10 @@ pub struct Session {
     /// When a conversation is sent shortened; by default once it nears its model's context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,
+    /// Maximum bytes of a tool's result that the model is shown, from 1,000 to 1,000,000: of a longer one it is shown
+    /// the beginning, the end and a handle, by which it reads the rest.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "result_limit")]
+    pub result_limit: Option<u32>,
     /// Rules for calls of tools that wait for a person. Those of every place count, the strictest decides.
     #[serde(skip_serializing_if = "ApprovalRules::is_empty")]
     pub approve: ApprovalRules,
@@ -129,7 +133,8 @@ impl Session {
             max_rounds,
             max_tool_calls,
             code,
-            compaction
+            compaction,
+            result_limit
         );
         session.approve.add(&outer.approve);
         session.system_prompt = match (&outer.system_prompt, session.system_prompt.take()) {
@@ -151,7 +156,7 @@ fn narrowed(own: Option<Vec<String>>, outer: Option<&Vec<String>>) -> Option<Vec
 }
 
 /// When a conversation is sent shortened. What is left out stays in the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Compaction {
     /// `false`: conversations are sent whole, and fail once their model has no room for them.
@@ -161,12 +166,78 @@ pub struct Compaction {
     pub at_percent: u8,
     /// The newest rounds, which stay whole for as long as there is room.
     pub keep_rounds: u32,
+    /// `rule` or `model`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub by: CompactionBy,
+    /// The model that writes summaries; by default the one that the session asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Maximum tokens of a summary, from 100 to 100,000.
+    #[serde(deserialize_with = "summary_tokens", skip_serializing_if = "is_summary_tokens")]
+    pub summary_tokens: u32,
+    /// Seconds that a summary may take, from 1 to 3,600.
+    #[serde(deserialize_with = "timeout_seconds", skip_serializing_if = "is_timeout_seconds")]
+    pub timeout_seconds: u32,
 }
+
+/// The author of the shortened form of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum CompactionBy {
+    /// Old tool results are replaced by their size, then old rounds are left out.
+    #[default]
+    Rule,
+    /// A model summarises older messages.
+    Model,
+}
+
+/// Maximum tokens of a summary, unless a session says.
+const SUMMARY_TOKENS: u32 = 2_000;
+
+/// Seconds that a summary may take, unless a session says.
+const SUMMARY_SECONDS: u32 = 120;
 
 impl Default for Compaction {
     fn default() -> Self {
-        Self { enabled: true, at_percent: 80, keep_rounds: 4 }
+        Self {
+            enabled: true,
+            at_percent: 80,
+            keep_rounds: 4,
+            by: CompactionBy::Rule,
+            model: None,
+            summary_tokens: SUMMARY_TOKENS,
+            timeout_seconds: SUMMARY_SECONDS,
+        }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_summary_tokens(tokens: &u32) -> bool {
+    *tokens == SUMMARY_TOKENS
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_timeout_seconds(seconds: &u32) -> bool {
+    *seconds == SUMMARY_SECONDS
+}
+
+fn within<'de, D: serde::Deserializer<'de>>(deserializer: D, least: u32, most: u32) -> Result<u32, D::Error> {
+    let number = u64::deserialize(deserializer)?;
+    let fits = u32::try_from(number).ok().filter(|number| (least..=most).contains(number));
+    fits.ok_or_else(|| serde::de::Error::custom(format!("expected a whole number from {least} to {most}")))
+}
+
+fn summary_tokens<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    within(deserializer, 100, 100_000)
+}
+
+fn timeout_seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    within(deserializer, 1, 3_600)
+}
+
+fn result_limit<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    within(deserializer, 1_000, 1_000_000).map(Some)
 }
 
 fn percent<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {

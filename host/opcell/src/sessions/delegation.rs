@@ -422,6 +422,8 @@ mod tests {
             approvals: Vec::new(),
             code: None,
             augmenters: Vec::new(),
+            windows: Vec::new(),
+            result_limit: None,
         };
         let left = opcell_ir::ir::RunLimits::default();
         let by = ModelCaller { called: "delegate".to_owned(), session: Arc::new(session), left, in_program: false };

@@ -45,7 +45,7 @@ struct Round {
 }
 
 /// An estimate of the tokens of a text: four bytes of ASCII, or one other character.
-fn estimate(text: &str) -> u64 {
+pub(super) fn estimate(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     let others = text.chars().count() - ascii;
     (ascii.div_ceil(4) + others) as u64

@@ -279,6 +279,13 @@ impl Models {
         Ok(self)
     }
 
+    /// The same with an own model in place of a listed provider.
+    #[cfg(test)]
+    pub(crate) fn answered_by(mut self, provider: &str, model: Arc<dyn Model>) -> Self {
+        self.providers.insert(provider.to_owned(), Answering::Own(model));
+        self
+    }
+
     /// Asks these for the models of rounds on behalf of a tenant.
     #[must_use]
     pub fn with_tenants(self, tenants: Arc<dyn TenantModels>) -> Self {

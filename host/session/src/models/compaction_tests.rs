@@ -90,7 +90,7 @@ async fn a_conversation_that_cannot_be_shortened_fails_as_before() {
         let server = Server::start(vec![full(), full()]).await;
         let key = key();
         let sessions = sessions(&server, Api::OpenaiCompletions, &key, Some(1_000));
-        let failure = sessions.complete(long(rounds, rule), None).await.unwrap_err();
+        let failure = sessions.complete(long(rounds, rule.clone()), None).await.unwrap_err();
         assert_eq!((&*failure.reason, server.asked().len()), ("context-full", 1), "{rounds} {rule:?}");
     }
 }

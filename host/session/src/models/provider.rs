@@ -242,5 +242,5 @@ fn finish(
     if let Some(shown) = shown.filter(|shown| !shown.anything() && !message.content.is_empty()) {
         shown.text(&message.content);
     }
-    ModelReply { message, usage, model: round.model.clone(), logprobs, compacted: None }
+    ModelReply { message, usage, logprobs, ..ModelReply::text(round.model.clone(), "") }
 }

@@ -393,7 +393,7 @@ impl Model for ScriptedModel {
         });
         let message = Message { tool_calls: tool_calls.collect(), ..Message::assistant(content) };
         let logprobs = turn.logprobs.clone().filter(|_| round.session.settings.logprobs == Some(true));
-        Ok(ModelReply { message, usage: turn.usage, model: round.model.clone(), logprobs, compacted: None })
+        Ok(ModelReply { message, usage: turn.usage, logprobs, ..ModelReply::text(round.model.clone(), "") })
     }
 }
 

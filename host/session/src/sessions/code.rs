@@ -98,7 +98,7 @@ impl HostSessions {
             Ok((programs, program)) => programs.run(program).await,
         };
         let mut result = reply.result.map(shown).map_err(with_log);
-        let (bytes, is_cut) = result.as_mut().map_or((0, false), |value| self.tools.cut(value));
+        let (bytes, is_cut) = result.as_mut().map_or((0, false), |value| self.tools.cut(&call.session, value));
         let ended = receipt
             .ended(began.elapsed(), result.as_ref().map(|_| bytes as u64), reply.receipt.take())
             .with_inner_calls(tools.made())

@@ -2,11 +2,13 @@
 //! room for it.
 
 use super::{HostSessions, failure};
-use crate::compaction::{estimated, shortened};
-use opcell_engine::call::CompactionReason;
+use crate::compaction::{Plan, counted, estimated, limit, plan, refused, shortened, with_summary};
+use opcell_engine::call::{CompactionReason, ModelWindow};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_ir::ir::Compaction;
 use opcell_types::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Times that a round is shortened further because its provider has no room for it.
 const ATTEMPTS: u32 = 4;
@@ -54,6 +56,12 @@ impl TextSink for Watched<'_> {
 }
 
 impl HostSessions {
+    /// The context window of a model, as this process knows it.
+    pub(super) fn window_of(&self, model: &str) -> ModelWindow {
+        let tokens = self.models.context_window(model);
+        ModelWindow { model: model.to_owned(), tokens, lesson: self.windows.lesson(model) }
+    }
+
     pub(super) async fn complete_shortened(
         &self,
         round: &ModelRound,
@@ -62,19 +70,29 @@ impl HostSessions {
         let shown = AtomicBool::new(false);
         let watched = sink.map(|sink| Watched { sink, shown: &shown });
         let sink = watched.as_ref().map(|watched| watched as &dyn TextSink);
-        let rule = round.session.settings.compaction.unwrap_or_default();
-        let window = self.models.context_window(&round.model);
+        let rule = round.session.settings.compaction.clone().unwrap_or_default();
+        let window = round.window.clone().unwrap_or_else(|| self.window_of(&round.model));
+        let mut lesson = window.lesson;
+        let summarised = with_summary(round);
         let mut reason = CompactionReason::Threshold;
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let limit = self.windows.limit(round, &rule, window).filter(|_| rule.enabled);
+            let limit = limit(round, &rule, window.tokens, lesson).filter(|_| rule.enabled);
             // Text has at least one byte per token: most rounds need no closer look.
-            let most = sent_bytes(round).saturating_add(round.messages.len().saturating_mul(MESSAGE_BYTES)) as u64;
+            let messages = summarised.messages.len().saturating_mul(MESSAGE_BYTES);
+            let most = sent_bytes(&summarised).saturating_add(messages) as u64;
             let full = limit.filter(|limit| most > *limit);
-            let short = full.and_then(|limit| shortened(round, &rule, limit, reason));
+            if let Some(limit) = full.filter(|limit| estimated(&summarised) > *limit)
+                && let Some(plan) = plan(round, &rule, limit, reason)
+            {
+                let reply = self.summarise(round, &rule, &plan).await?;
+                self.windows.learn(&round.model, lesson);
+                return Ok(ModelReply { lesson: (lesson != window.lesson).then_some(lesson), ..reply });
+            }
+            let short = full.and_then(|limit| shortened(&summarised, &rule, limit, reason));
             let (sent, compacted) = short.map_or((None, None), |short| (Some(short.round), Some(short.compacted)));
-            let sent = sent.as_ref().unwrap_or(round);
+            let sent = sent.as_ref().unwrap_or(&summarised);
             let bytes = sent_bytes(sent);
             if bytes > MAX_ROUND_BYTES {
                 let message =
@@ -83,17 +101,20 @@ impl HostSessions {
             }
             match self.answers.complete(sent, sink).await {
                 Ok(mut reply) => {
-                    if window.is_some() && bytes > COUNTED_BYTES {
-                        self.windows.counted(&round.model, estimated(sent), reply.usage.input_tokens);
+                    if window.tokens.is_some() && bytes > COUNTED_BYTES {
+                        lesson = counted(lesson, estimated(sent), reply.usage.input_tokens);
                     }
+                    self.windows.learn(&round.model, lesson);
                     reply.compacted = compacted;
+                    reply.lesson = (lesson != window.lesson).then_some(lesson);
                     return Ok(reply);
                 }
                 Err(full) if &*full.reason == "context-full" && rule.enabled => {
                     let estimate = estimated(sent);
-                    self.windows.refused(&round.model, estimate);
-                    let next = self.windows.limit(round, &rule, window);
-                    let shorter = next.and_then(|next| shortened(round, &rule, next, reason));
+                    lesson = refused(lesson, estimate);
+                    self.windows.learn(&round.model, lesson);
+                    let next = self::limit(round, &rule, window.tokens, lesson);
+                    let shorter = next.and_then(|next| shortened(&summarised, &rule, next, reason));
                     let is_shorter = shorter.is_some_and(|short| short.compacted.tokens_after < estimate);
                     if !is_shorter || attempt == ATTEMPTS || shown.load(Ordering::Relaxed) {
                         return Err(full);
@@ -103,5 +124,36 @@ impl HostSessions {
                 Err(other) => return Err(other),
             }
         }
+    }
+
+    /// Asks for a summary, within its time. One that fails, or is of no use, is an answer that says so: the rule does
+    /// without it.
+    async fn summarise(&self, round: &ModelRound, rule: &Compaction, plan: &Plan) -> Result<ModelReply, Failure> {
+        let model = rule.model.as_deref().unwrap_or(&round.model);
+        let known = round.session.windows.iter().find(|window| window.model == model);
+        let window = match &round.window {
+            Some(own) if own.model == model => own.clone(),
+            _ => known.cloned().unwrap_or_else(|| self.window_of(model)),
+        };
+        let question = plan.question(round, rule, &window);
+        let limit = Duration::from_secs(rule.timeout_seconds.into());
+        let answered = tokio::time::timeout(limit, self.answers.complete(&question, None)).await;
+        let answered = answered.unwrap_or_else(|_| {
+            Err(failure("timeout", format!("`{model}` wrote no summary within {} s", limit.as_secs())))
+        });
+        if let Err(cancelled) = &answered
+            && (&*cancelled.reason == "cancelled" || round.cancel.is_cancelled())
+        {
+            return Err(cancelled.clone());
+        }
+        let reply = plan.judged(rule, answered, model);
+        if let Some(failed) = reply.summary.as_ref().and_then(|summary| summary.failure.as_ref()) {
+            tracing::warn!(
+                %model,
+                reason = %failed.reason,
+                "a summary failed; older parts of the conversation are left out by rule"
+            );
+        }
+        Ok(reply)
     }
 }

@@ -10,9 +10,10 @@ use crate::tools::{DELEGATE_TOOL, SessionTool, identity};
 use futures_util::future::join_all;
 use opcell_engine::approval::ToolApproval;
 use opcell_engine::call::CodeTools;
+use opcell_engine::offer::READ_RESULT;
 use opcell_engine::ports::{Effects, Failure, OpenSession, OpenedSession};
 use opcell_ir::agent;
-use opcell_ir::ir::{ApprovalRules, Ask, Generation, ModelOverride, Session};
+use opcell_ir::ir::{ApprovalRules, Ask, Generation, ModelOverride, ModelSelection, Session};
 use opcell_schema::shown;
 use opcell_types::suggest::hint;
 use opcell_types::{
@@ -76,9 +77,24 @@ impl HostSessions {
     }
 
     pub(super) fn open_session(&self, request: &OpenSession, current: &Current) -> Result<OpenedSession, Failure> {
-        let Assembled { mut prompt, tools, code, approvals, settings, ceiling } = self.assemble(request, current)?;
-        let models = self.models.select_for(settings.model.as_ref(), request.context.tenant.as_deref());
+        let Assembled { mut prompt, tools, code, approvals, mut settings, ceiling } =
+            self.assemble(request, current)?;
+        let tenant = request.context.tenant.as_deref();
+        let models = self.models.select_for(settings.model.as_ref(), tenant);
         let models = models.map_err(|error| failure("no-model", error.to_string()))?;
+        if let Some(compaction) = &mut settings.compaction
+            && let Some(summaries) = compaction.model.take()
+        {
+            let selected = self.models.select_for(Some(&ModelSelection::Id(summaries)), tenant);
+            let selected = selected.map_err(|error| failure("no-model", format!("`compaction.model`: {error}")))?;
+            compaction.model = selected.into_iter().next();
+        }
+        let summaries = settings.compaction.as_ref().and_then(|compaction| compaction.model.as_ref());
+        let summaries = summaries.filter(|model| !models.contains(model));
+        let windows = models.iter().chain(summaries).map(|model| self.window_of(model)).collect();
+        // Another tool has the name: results come cut.
+        let is_free = !tools.is_empty() && !tools.iter().any(|tool| tool.name == READ_RESULT);
+        let result_limit = is_free.then(|| settings.result_limit.unwrap_or_else(|| self.tools.shown_limit()));
         let lacks =
             code.as_ref().zip(self.programs.as_ref()).and_then(|(code, programs)| programs.lacks(code.language));
         if let Some(why) = lacks {
@@ -111,6 +127,8 @@ impl HostSessions {
             approvals,
             code,
             augmenters,
+            windows,
+            result_limit,
         })
     }
 

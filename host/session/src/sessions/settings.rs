@@ -144,6 +144,7 @@ fn fill(settings: &mut Session, layer: &Session) {
         max_tool_calls,
         code,
         compaction,
+        result_limit,
         final_tool
     );
     macro_rules! take_generation {

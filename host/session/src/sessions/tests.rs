@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 mod code;
+mod results;
 
 /// A host with a working folder, two skills, an extension with a tool of its own, and two workflows.
 struct World {
@@ -401,7 +402,9 @@ async fn a_selection_hides_and_does_not_take_away() {
 async fn arguments_are_checked_and_results_capped_with_a_receipt() {
     let World { _folder, builder } = world();
     let sessions = builder.result_limit(40).build().unwrap();
-    let opened = open(&sessions, Session::default()).await.unwrap();
+    let mut opened = open(&sessions, Session::default()).await.unwrap();
+    // As in sessions that were opened before long results were kept.
+    assert_eq!(opened.result_limit.take(), Some(40));
     let failed = call(&sessions, &opened, "read", json!({"paht": 3})).await.unwrap_err();
     assert_eq!(failed.reason.as_ref(), "invalid-arguments");
     assert!(failed.message.contains("path") && failed.message.contains("paht"), "{}", failed.message);
@@ -452,6 +455,8 @@ async fn a_session_is_answered_and_recorded() {
         session: opened,
         messages: [Message::user("hello")].into(),
         schema: None,
+        window: None,
+        summaries: call::Summaries::default(),
     };
     let round = ModelRound::new(round, CancellationToken::new());
     assert_eq!(sessions.complete(round, None).await.unwrap().message.content, "hi");

@@ -3,7 +3,7 @@
 use super::checked::{compiled, cut, mismatch, problems};
 use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure, identity, pictures};
 use indexmap::IndexMap;
-use opcell_engine::ports::{Failure, Reply, ToolCall};
+use opcell_engine::ports::{Failure, OpenedSession, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_ir::{agent, arguments::fit};
@@ -13,6 +13,9 @@ use thiserror::Error;
 
 /// Maximum bytes of a tool's result that a model receives, unless the operator configures another.
 pub const RESULT_LIMIT: usize = 64 << 10;
+
+/// Maximum bytes of a tool's result in a session that shows a part of a long one and lets its model read the rest.
+const KEPT_LIMIT: usize = 1 << 20;
 
 /// The time that a call that was cancelled may take to report what it used.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -97,7 +100,17 @@ impl Toolbox {
     /// checked here. However it ends, there is a receipt: a [`CallReceipt`].
     pub async fn call(&self, call: &ToolCall) -> Reply<Value> {
         let call = &fitted(call);
-        self.perform(call, &ToolInput::of_model(call), self.result_limit).await
+        self.perform(call, &ToolInput::of_model(call), self.limit_in(&call.session)).await
+    }
+
+    /// Maximum bytes of a result that a model is shown, where its session does not say.
+    pub(crate) fn shown_limit(&self) -> u32 {
+        u32::try_from(self.result_limit).unwrap_or(u32::MAX)
+    }
+
+    /// Maximum bytes of a result in a session.
+    fn limit_in(&self, session: &OpenedSession) -> usize {
+        session.result_limit.map_or(self.result_limit, |shown| KEPT_LIMIT.max(shown as usize))
     }
 
     /// Makes one call of a program that a model wrote, whose arguments are [`fitted`]: the same checks, and the whole
@@ -107,9 +120,10 @@ impl Toolbox {
     }
 
     /// Cuts a result as those of tools are; returns the length that it had, and whether it was cut.
-    pub(crate) fn cut(&self, value: &mut Value) -> (usize, bool) {
-        let bytes = cut(value, self.result_limit);
-        (bytes, bytes > self.result_limit)
+    pub(crate) fn cut(&self, session: &OpenedSession, value: &mut Value) -> (usize, bool) {
+        let limit = self.limit_in(session);
+        let bytes = cut(value, limit);
+        (bytes, bytes > limit)
     }
 
     async fn perform(&self, call: &ToolCall, input: &ToolInput, result_limit: usize) -> Reply<Value> {

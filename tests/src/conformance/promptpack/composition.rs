@@ -3,7 +3,7 @@
 use super::{broken, compare};
 use crate::conformance::Failure;
 use async_trait::async_trait;
-use opcell_engine::conversation::{Message, Usage};
+use opcell_engine::conversation::Message;
 use opcell_engine::event::Event;
 use opcell_engine::ports::{
     Call, Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Operations, Reply,
@@ -73,6 +73,8 @@ impl Sessions for Script {
             approvals: Vec::new(),
             code: None,
             augmenters: Vec::new(),
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 
@@ -85,7 +87,7 @@ impl Sessions for Script {
         };
         let answer = self.answer(&round.context.step, input)?;
         let message = Message::assistant(answer.to_string());
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
+        Ok(ModelReply { message, ..ModelReply::text(round.of.model, "") })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

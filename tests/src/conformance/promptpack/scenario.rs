@@ -8,7 +8,7 @@ use super::{broken, compare, read_spec};
 use crate::conformance::Failure;
 use async_trait::async_trait;
 use opcell_engine::MESSAGE_SIGNAL;
-use opcell_engine::conversation::{Message, ToolCallRequest, Usage};
+use opcell_engine::conversation::{Message, ToolCallRequest};
 use opcell_engine::event::{Destination, EffectReply, Event};
 use opcell_engine::ports::{
     Effects, Failure as PortFailure, ModelReply, ModelRound, OpenSession, OpenedSession, Reply, Sessions, TextSink,
@@ -44,6 +44,8 @@ impl Sessions for Script {
             approvals: Vec::new(),
             code: None,
             augmenters: Vec::new(),
+            windows: Vec::new(),
+            result_limit: None,
         })
     }
 
@@ -67,7 +69,7 @@ impl Sessions for Script {
             })
             .collect();
         all.push(spoken);
-        Ok(ModelReply { message, usage: Usage::default(), model: round.of.model, logprobs: None, compacted: None })
+        Ok(ModelReply { message, ..ModelReply::text(round.of.model, "") })
     }
 
     fn tool_effects(&self, _tool: &str) -> Effects {

@@ -14,11 +14,11 @@ use opcell::{
 };
 use opcell_engine::{
     Event, Recorded, RunError, Trace,
-    call::Compacted,
+    call::{Compacted, Summary},
     conversation::{Message, Role, Usage},
     event::CallAnswer,
     receipt::{Receipt, cell_of, is_of_call},
-    trace::{CallTrace, ConversationTrace, SentMessage, StepTrace, What},
+    trace::{CallTrace, ConversationTrace, Round, SentMessage, StepTrace, What},
 };
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_journal::RunId;
@@ -401,10 +401,13 @@ impl Page {
             "model",
             &format!("{models}, {}, {}{cached}", counted(talk.rounds.len() as u64, "round"), counted(tokens, "token")),
         );
-        let shortened = talk.rounds.iter().filter(|round| round.compacted.is_some()).count() as u64;
-        if let Some(last) = talk.rounds.iter().rev().find_map(|round| round.compacted.as_deref()) {
-            let rounds = counted(shortened, "round");
-            self.text(page, depth, "compacted", &format!("{rounds}; the last one without {}", left_out(last)));
+        for line in shortenings(&talk.rounds) {
+            self.text(page, depth, "compacted", &line);
+        }
+        for (at, round) in talk.rounds.iter().enumerate() {
+            if let Some(summary) = round.summary.as_deref() {
+                self.summary(page, depth, at + 1, round, summary);
+            }
         }
         if !talk.tools.is_empty() {
             self.text(page, depth, "tools", &talk.tools.join(", "));
@@ -415,6 +418,26 @@ impl Page {
         }
         for failure in &talk.failures {
             self.text(page, depth, "failed", &format!("{}: {}", failure.reason, failure.message));
+        }
+    }
+
+    /// A summary of older messages, or why there is none.
+    fn summary(&self, page: &mut String, depth: usize, number: usize, round: &Round, summary: &Summary) {
+        let messages = format!("messages {} to {}", summary.from + 1, summary.to);
+        match &summary.failure {
+            Some(failure) => {
+                let why = format!("{}: {}", failure.reason, failure.message);
+                let line = format!("round {number}: no summary of {messages}, older parts are left out by rule; {why}");
+                self.text(page, depth, "warning", &line);
+            }
+            None => {
+                let (before, after) = (summary.tokens_before, summary.tokens_after);
+                let line = format!(
+                    "round {number}: of {messages} by {} (about {after} tokens instead of {before})\n{}",
+                    round.model, summary.text
+                );
+                self.text(page, depth, "summary", &line);
+            }
         }
     }
 
@@ -540,6 +563,27 @@ fn call_answered(call: &CallTrace) -> String {
     let from = call.from.as_deref().map(|from| format!(", from {from}")).unwrap_or_default();
     let (tool, arguments, question) = (&call.tool, call.arguments.to_json(), &call.question);
     format!("call {tool} {what}{from}; shown {question}: {arguments}")
+}
+
+/// What the rounds of a conversation were not sent: a line for each number of consecutive rounds without the same.
+fn shortenings(rounds: &[Round]) -> Vec<String> {
+    let mut found: Vec<(usize, usize, &Compacted)> = Vec::new();
+    for (at, round) in rounds.iter().enumerate() {
+        let Some(compacted) = round.compacted.as_deref() else { continue };
+        match found.last_mut() {
+            Some((_, last, same))
+                if *last == at && (same.results, same.rounds) == (compacted.results, compacted.rounds) =>
+            {
+                (*last, *same) = (at + 1, compacted);
+            }
+            _ => found.push((at + 1, at + 1, compacted)),
+        }
+    }
+    let line = |(first, last, compacted): (usize, usize, &Compacted)| match first == last {
+        true => format!("round {first}: without {}", left_out(compacted)),
+        false => format!("rounds {first} to {last}: without {}", left_out(compacted)),
+    };
+    found.into_iter().map(line).collect()
 }
 
 /// What was not sent of a conversation.

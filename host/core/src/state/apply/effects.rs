@@ -33,6 +33,7 @@ impl State {
                     && dialogue::of(step).is_some()
                 {
                     talk.record.messages = instance.log.clone();
+                    talk.kept = instance.kept.clone();
                 }
                 match self.phase_mut(frame)? {
                     Some(Phase::Judging(judging)) => *judging = Judging::Llm(talk),
@@ -136,10 +137,7 @@ impl State {
             EffectReply::Open(opened) => {
                 let talk = self.conversation_mut(frame)?;
                 match opened {
-                    Ok(opened) => {
-                        talk.opened = Some(opened.clone());
-                        talk.stage = ConversationStage::Idle;
-                    }
+                    Ok(opened) => talk.opened(opened),
                     Err(failure) => talk.stage = ConversationStage::Failed(failure.clone()),
                 }
             }
@@ -152,6 +150,18 @@ impl State {
                     used.cost += usage.cost.unwrap_or_default();
                 });
                 let talk = self.conversation_mut(frame)?;
+                if let Some(lesson) = reply.lesson {
+                    talk.learn(lesson);
+                }
+                if let Some(summary) = &reply.summary {
+                    let messages = talk.record.messages.len();
+                    talk.kept.summaries.add(summary, messages);
+                    // The model was not asked yet.
+                    talk.rounds = talk.rounds.saturating_sub(1);
+                    talk.stage = ConversationStage::Turn;
+                    self.refresh(frame);
+                    return Ok(());
+                }
                 talk.logprobs.clone_from(&reply.logprobs);
                 talk.guarded = false;
                 talk.calls = reply.message.tool_calls.iter().cloned().collect();
@@ -178,7 +188,9 @@ impl State {
                 let newest = EffectId(self.next_effect);
                 let talk = self.conversation_mut(frame)?;
                 talk.turn_calls = talk.turn_calls.saturating_add(usize::try_from(inner).unwrap_or(usize::MAX));
-                talk.call_answered(tool_message(&pending.request, &reply.result), newest);
+                let mut answer = tool_message(&pending.request, &reply.result);
+                talk.shorten(&mut answer);
+                talk.call_answered(answer, newest);
             }
             EffectReply::Found => self.work_mut(frame)?.stage = Stage::Start,
             EffectReply::Slept => match self.phase_mut(frame)? {

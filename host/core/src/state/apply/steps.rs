@@ -3,7 +3,7 @@
 use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
-use crate::state::{Accepted, Body, Frame, Instance, Judging, LineAt, Phase, Raw, Stage, State, StepFrame};
+use crate::state::{Accepted, Body, Frame, Instance, Judging, Kept, LineAt, Phase, Raw, Stage, State, StepFrame, Work};
 use opcell_ir::ir::{Form, Judge, Step};
 use opcell_types::{
     Value,
@@ -147,6 +147,10 @@ impl State {
             Phase::Groups(groups) => groups.halted.and_then(|at| groups.results.get(at as usize).cloned().flatten()),
             _ => None,
         };
+        let kept = match &produced {
+            Phase::Work(Work { stage: Stage::Talking(talk), .. }) if speaks => talk.kept.clone(),
+            _ => Kept::default(),
+        };
         let accepted = accepted(produced, result);
         if result.failure.is_some() || has_groups {
             self.clear_under(id);
@@ -155,6 +159,7 @@ impl State {
             let (log, raised) = (record.messages.clone(), record.raised.clone());
             let memory = self.instance_mut(instance)?;
             memory.log = log;
+            memory.kept = kept;
             memory.brief = raised.map_or_else(|| "".into(), |raised| raised.context);
         }
         if let (true, Raw::Delegate(end)) = (by_event, &accepted.raw) {

@@ -114,7 +114,12 @@ pub fn settings() -> Value {
                 "enabled": by_default(flag("Shortens conversations. Without it, one that its model has no room for fails."), true),
                 "at-percent": {"type": "integer", "minimum": 10, "maximum": 100, "default": 80, "description": "The share of the model's `context-window` at which it begins."},
                 "keep-rounds": by_default(number("The newest rounds, which stay whole for as long as there is room."), 4),
+                "by": {"enum": ["rule", "model"], "default": "rule", "description": "Who shortens: a rule, or a model that summarises older messages."},
+                "model": text("The model that writes summaries; by default the one that the session asks."),
+                "summary-tokens": {"type": "integer", "minimum": 100, "maximum": 100_000, "default": 2_000, "description": "Maximum tokens of a summary."},
+                "timeout-seconds": {"type": "integer", "minimum": 1, "maximum": 3_600, "default": 120, "description": "Seconds that a summary may take."},
             })), "When a conversation that nears its model's context is sent shortened: old tool results first, then old rounds; the run keeps all of it."),
+            "result-limit": {"type": "integer", "minimum": 1_000, "maximum": 1_000_000, "default": 65_536, "description": "Bytes of a tool's result that a model is shown; of a longer one it is shown the beginning, the end and a handle, by which it reads the rest with `read_result`."},
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({
                 "max-tokens": number("Tokens of one answer."),

@@ -16,6 +16,7 @@ use maud::{Markup, html};
 use opcell::{Capability, Denial, Remedy, remedy, standing::Standing};
 use opcell_engine::{
     RunError, RunOutcome,
+    call::{ModelReply, Summary},
     event::{EffectReply, Event, ForkOrigin, Recorded, Timestamp},
     outcome::Question,
 };
@@ -457,6 +458,12 @@ pub(super) fn part(of: &Said, recorded: &Recorded) -> Markup {
             @for message in messages.iter() { (said(message.role, &message.content)) }
         },
         Event::Interjected { message, .. } => said(message.role, &message.content),
+        Event::Replied { reply, .. }
+            if let EffectReply::Round(Ok(reply)) = reply.as_ref()
+                && let Some(summary) = &reply.summary =>
+        {
+            summarised(reply, summary)
+        }
         Event::Replied { reply, .. } if let EffectReply::Round(Ok(reply)) = reply.as_ref() => html! {
             (said(reply.message.role, &reply.message.content))
             @for call in &reply.message.tool_calls { div.said { span.kind { "calls " } code { (call.name) } (value(&call.arguments)) } }
@@ -485,6 +492,19 @@ pub(super) fn part(of: &Said, recorded: &Recorded) -> Markup {
             }
         },
         _ => html! {},
+    }
+}
+
+/// A summary of older messages, or why there is none.
+fn summarised(reply: &ModelReply, summary: &Summary) -> Markup {
+    let messages = format!("messages {} to {}", summary.from + 1, summary.to);
+    html! {
+        @match &summary.failure {
+            Some(failure) => p { "No summary of " (messages) "; older parts are left out by rule. " b { (failure.reason) } ": " (failure.message) },
+            None => details { summary { "Summary of " (messages) ", about " (summary.tokens_after) " tokens instead of " (summary.tokens_before) }
+                pre tabindex="0" { (cut(&summary.text)) } },
+        }
+        p.quiet { (reply.model) ": " (reply.usage.input_tokens) " tokens in, " (reply.usage.output_tokens) " out" }
     }
 }
 
