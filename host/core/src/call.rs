@@ -227,6 +227,9 @@ pub struct ModelReply {
     /// A summary of older messages instead of an answer: the conversation is asked about again with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Box<Summary>>,
+    /// The things that the model was not shown as the session has them, for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Arc<str>>,
 }
 
 /// A summary of a conversation's older messages, which a model wrote. The run keeps all of the messages.
@@ -323,6 +326,7 @@ impl ModelReply {
             compacted: None,
             lesson: None,
             summary: None,
+            warnings: Vec::new(),
         }
     }
 

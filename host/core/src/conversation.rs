@@ -1,11 +1,13 @@
 //! A model conversation as data.
 
-mod pictures;
+mod attachments;
 
-pub use pictures::{PICTURE_TYPES, Picture, blocks, take_pictures, with_blocks};
+pub use attachments::{
+    AUDIO_TYPES, Attachment, AttachmentKind, DOCUMENT_TYPES, PICTURE_TYPES, blocks, take_attachments, with_blocks,
+};
 
+use attachments::{MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS};
 use opcell_types::Value;
-use pictures::{MAX_PICTURE_BYTES, MAX_PICTURES};
 use rpds::VectorSync;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
@@ -39,12 +41,12 @@ pub struct Message {
     /// `true` if the tool failed; tool messages only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The pictures of its result; tool messages only.
+    /// The pictures, documents and recordings of its result; tool messages only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pictures: Vec<Picture>,
-    /// Pictures that the conversation had no room for any more.
+    pub attachments: Vec<Attachment>,
+    /// Attachments that the conversation had no room for any more.
     #[serde(default, skip_serializing_if = "is_none_of_them")]
-    pub pictures_forgotten: u32,
+    pub attachments_forgotten: u32,
     /// The part that the provider wants back unchanged with this message (signed reasoning, for one); opaque, assistant
     /// messages only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,13 +79,13 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: None,
             is_error: false,
-            pictures: Vec::new(),
-            pictures_forgotten: 0,
+            attachments: Vec::new(),
+            attachments_forgotten: 0,
             continuation: None,
         }
     }
 
-    /// The same without what only a provider understands and without pictures: what was said, for people and documents.
+    /// The same without what only a provider understands and without attachments: what was said, for people and documents.
     #[must_use]
     pub fn said(&self) -> Self {
         Self {
@@ -102,8 +104,8 @@ pub struct Messages {
     said: VectorSync<Message>,
     /// The position of the user's last message.
     asked: Option<usize>,
-    /// The positions of messages with pictures; at most as many as there may be pictures.
-    pictured: Vec<usize>,
+    /// The positions of messages with attachments; at most as many as there may be attachments.
+    attached: Vec<usize>,
 }
 
 impl Messages {
@@ -166,28 +168,28 @@ impl Messages {
         if message.role == Role::User {
             self.asked = Some(self.said.len());
         }
-        let has_pictures = !message.pictures.is_empty();
+        let has_attachments = !message.attachments.is_empty();
         self.said.push_back_mut(message);
-        if has_pictures {
-            self.pictured.push(self.said.len() - 1);
-            self.forget_pictures();
+        if has_attachments {
+            self.attached.push(self.said.len() - 1);
+            self.forget_attachments();
         }
     }
 
-    /// Forgets the oldest pictures until the others have room; those of the newest result stay.
-    fn forget_pictures(&mut self) {
+    /// Forgets the oldest attachments until the others have room; those of the newest result stay.
+    fn forget_attachments(&mut self) {
         let (mut count, mut bytes) = (0_usize, 0_usize);
         let fits = |message: &Message| {
-            count += message.pictures.len();
-            bytes += message.pictures.iter().map(|picture| picture.data.len()).sum::<usize>();
-            count <= MAX_PICTURES && bytes <= MAX_PICTURE_BYTES
+            count += message.attachments.len();
+            bytes += message.attachments.iter().map(|attachment| attachment.data.len()).sum::<usize>();
+            count <= MAX_ATTACHMENTS && bytes <= MAX_ATTACHMENT_BYTES
         };
-        let messages = self.pictured.iter().rev().filter_map(|at| self.said.get(*at));
+        let messages = self.attached.iter().rev().filter_map(|at| self.said.get(*at));
         let kept = messages.map(fits).take_while(|fits| *fits).count().max(1);
-        for at in self.pictured.drain(..self.pictured.len().saturating_sub(kept)) {
+        for at in self.attached.drain(..self.attached.len().saturating_sub(kept)) {
             if let Some(message) = self.said.get(at) {
-                let forgotten = u32::try_from(message.pictures.len()).unwrap_or(u32::MAX);
-                let message = Message { pictures_forgotten: forgotten, ..message.said() };
+                let forgotten = u32::try_from(message.attachments.len()).unwrap_or(u32::MAX);
+                let message = Message { attachments_forgotten: forgotten, ..message.said() };
                 self.said.set_mut(at, message);
             }
         }

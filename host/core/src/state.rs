@@ -48,7 +48,7 @@ use std::{
 };
 
 /// Of what a snapshot says. One of another version is not read; the events are.
-pub const SNAPSHOT_VERSION: u32 = 7;
+pub const SNAPSHOT_VERSION: u32 = 8;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
 /// with its shape and with what its parts mean.

@@ -234,6 +234,9 @@ pub struct Round {
     /// The summary of older messages that the model wrote instead of an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Box<Summary>>,
+    /// The things that the model was not shown as the session has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Arc<str>>,
 }
 
 /// A judge at work.

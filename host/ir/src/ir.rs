@@ -23,7 +23,7 @@ pub use guard::{Guard, GuardRule};
 pub use routing::{Control, Goto, Judge, Orchestration, Route};
 pub use session::{
     AgentTool, CodeMode, Compaction, CompactionBy, Generation, ModelOverride, ModelQuery, ModelSelection, OwnSkill,
-    PromptGroup, PromptMode, ResponseMode, Session, ThinkingLevel, ToolShape,
+    PromptGroup, PromptMode, ResponseMode, Session, SpeedMode, ThinkingLevel, ToolShape,
 };
 pub use values::{
     Contribution, OutputSpec, PathSegment, Projection, SourceRef, SourceSpec, StructuredOutput, Template, ValueSpec,

@@ -17,6 +17,8 @@ mod query;
 mod recorder;
 mod script;
 #[cfg(feature = "providers")]
+mod textual;
+#[cfg(feature = "providers")]
 mod transport;
 #[cfg(not(feature = "providers"))]
 mod unavailable;
@@ -70,7 +72,7 @@ pub mod fuzzing {
 pub use catalogue::{ListedModel, Models, ModelsError, SelectError, TenantModel, TenantModels};
 pub use config::{
     Api, FALLBACK_REASONS, FallbackConfig, ModelConfig, ModelsConfig, ProviderConfig, RetryConfig, SecretSource,
-    TenantKey,
+    TenantKey, TextualCalls,
 };
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
@@ -134,6 +136,8 @@ fn failure(reason: &str, message: impl Into<String>) -> Failure {
 #[cfg(all(test, feature = "providers"))]
 mod answer_tests;
 #[cfg(all(test, feature = "providers"))]
+mod attachment_tests;
+#[cfg(all(test, feature = "providers"))]
 mod cache_tests;
 #[cfg(test)]
 mod catalogue_tests;
@@ -143,8 +147,6 @@ mod compaction_tests;
 mod corpus_tests;
 #[cfg(all(test, feature = "providers"))]
 mod fallover_tests;
-#[cfg(all(test, feature = "providers"))]
-mod picture_tests;
 #[cfg(all(test, feature = "providers"))]
 mod provider_support;
 #[cfg(all(test, feature = "providers"))]

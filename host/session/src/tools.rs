@@ -4,21 +4,21 @@
 //! What a tool does is the engine's [`Tool`], which plugins and steps can call too. How sessions have one is a
 //! [`SessionTool`].
 
+mod attachments;
 mod checked;
 mod delegate;
 mod files;
 mod operation;
-mod pictures;
 mod roots;
 mod search;
 mod shell;
 mod toolbox;
 
+#[cfg(test)]
+pub(crate) use attachments::tests::{pdf, png};
 pub use checked::{CheckedTool, check_arguments};
 pub use delegate::{DELEGATE_TOOL, Delegation, delegate_tool};
 pub use operation::OperationTool;
-#[cfg(test)]
-pub(crate) use pictures::tests::png;
 pub use roots::{FileRoot, FileRoots, RootError};
 pub use shell::{Shell, TOOL_CALL_VARIABLE, shell_tool};
 pub use toolbox::{RESULT_LIMIT, ToolError, Toolbox};

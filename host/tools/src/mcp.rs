@@ -204,8 +204,8 @@ impl CallOptions<'_> {
 pub enum Binary {
     /// They stay in the result, in base64: a step can use them.
     Keep,
-    /// Pictures stay, of the rest only kind and size: a model sees the pictures of a result.
-    Pictures,
+    /// Pictures, recordings and PDF documents stay, of the rest only kind and size: a model is shown those of a result.
+    Attachments,
     /// Their kind and size take their place: a model reads text.
     Omit,
 }

@@ -433,7 +433,8 @@ impl StepTrace {
                 let compacted = answer.compacted.clone();
                 let summary = answer.summary.clone();
                 let is_answer = summary.is_none();
-                talk.rounds.push(Round { model: answer.model.clone(), usage: answer.usage, compacted, summary });
+                let (model, usage, warnings) = (answer.model.clone(), answer.usage, answer.warnings.clone());
+                talk.rounds.push(Round { model, usage, compacted, summary, warnings });
                 if is_answer {
                     talk.messages.push(answer.message.said());
                 }

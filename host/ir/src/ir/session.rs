@@ -43,6 +43,12 @@ pub struct Session {
     /// `off`, `minimal`, `low`, `medium`, `high` or `xhigh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_level: Option<ThinkingLevel>,
+    /// The provider's own word for the effort of thinking, in place of the one for `thinking-level`.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "effort_override")]
+    pub effort_override: Option<String>,
+    /// `standard` or `fast`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed_mode: Option<SpeedMode>,
     /// From 0.0 to 2.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
@@ -126,6 +132,8 @@ impl Session {
             prompt_mode,
             prompt_component_selection,
             thinking_level,
+            effort_override,
+            speed_mode,
             temperature,
             response_mode,
             logprobs,
@@ -226,6 +234,16 @@ fn within<'de, D: serde::Deserializer<'de>>(deserializer: D, least: u32, most: u
     let number = u64::deserialize(deserializer)?;
     let fits = u32::try_from(number).ok().filter(|number| (least..=most).contains(number));
     fits.ok_or_else(|| serde::de::Error::custom(format!("expected a whole number from {least} to {most}")))
+}
+
+fn effort_override<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let is_word = (1..=32).contains(&word.len())
+        && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    match is_word {
+        true => Ok(Some(word)),
+        false => Err(serde::de::Error::custom("expected a word of 1 to 32 letters, digits, `-` or `_`")),
+    }
 }
 
 fn summary_tokens<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
@@ -369,6 +387,15 @@ pub enum ThinkingLevel {
     Medium,
     High,
     Xhigh,
+}
+
+/// The speed at which a provider serves a session, where it sells several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum SpeedMode {
+    Standard,
+    Fast,
 }
 
 /// The delivery of the model's answer: streamed or whole.

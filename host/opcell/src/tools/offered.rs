@@ -151,7 +151,7 @@ impl Offered {
         self.check(name)?;
         match self.part {
             Part::Resources => {
-                self.server.read_resource(name, if for_model { Binary::Pictures } else { Binary::Keep }).await
+                self.server.read_resource(name, if for_model { Binary::Attachments } else { Binary::Keep }).await
             }
             Part::Prompts => {
                 let nothing = Value::object::<&str>([]);

@@ -42,7 +42,7 @@ impl Remote {
         check_arguments(&self.description.name, &self.listed().await?.schema, &input.arguments)?;
         // A step can use what a model cannot read or see.
         let (is_model, arguments) = (input.model().is_some(), &input.arguments);
-        let binary = if is_model { Binary::Pictures } else { Binary::Keep };
+        let binary = if is_model { Binary::Attachments } else { Binary::Keep };
         let traceparent = trace::outgoing(&input.context);
         let options = CallOptions {
             traceparent: traceparent.as_deref(),

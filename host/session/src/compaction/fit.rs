@@ -1,6 +1,6 @@
 //! The shortened form of a conversation: old tool results first, then old rounds; what people said stays.
 
-use opcell_engine::conversation::{Message, Messages, Role};
+use opcell_engine::conversation::{AttachmentKind, Message, Messages, Role};
 use opcell_engine::ports::ModelRound;
 use opcell_types::Value;
 use std::borrow::Cow;
@@ -14,8 +14,10 @@ const TARGET_PERCENT: u64 = 60;
 /// Tools that the note about rounds left out names.
 const NAMED_TOOLS: usize = 12;
 
-/// An estimate of the tokens of a picture: the most that providers charge for one before they shrink it.
+/// An estimate of the tokens of a picture: the most that providers charge for one before they shrink it; and the bytes
+/// of base64 of documents and recordings for each token.
 const PICTURE_TOKENS: u64 = 1_600;
+const BYTES_PER_TOKEN: u64 = 400;
 
 /// A shortened conversation.
 pub(super) struct Shortened {
@@ -59,8 +61,14 @@ fn estimate_value(value: &Value) -> u64 {
 pub(super) fn tokens(message: &Message) -> u64 {
     let calls = message.tool_calls.iter().map(|call| estimate(&call.name) + estimate_value(&call.arguments) + 8);
     let kept = message.continuation.as_ref().map_or(0, estimate_value);
-    let pictures = PICTURE_TOKENS * message.pictures.len() as u64;
-    calls.fold(estimate(&message.content) + kept + pictures + 4, u64::saturating_add)
+    let attached = message.attachments.iter().map(|attachment| match attachment.kind() {
+        AttachmentKind::Picture => PICTURE_TOKENS,
+        AttachmentKind::Document | AttachmentKind::Audio => {
+            PICTURE_TOKENS + attachment.data.as_str().len() as u64 / BYTES_PER_TOKEN
+        }
+    });
+    let attached = attached.fold(0, u64::saturating_add);
+    calls.fold(estimate(&message.content) + kept + attached + 4, u64::saturating_add)
 }
 
 /// The estimated tokens of what every round sends: the system prompt, the tools, the answer's schema.
@@ -255,7 +263,7 @@ impl<'a> Fold<'a> {
 fn sized(message: &Message, tool: Option<&str>) -> Message {
     let of = tool.map(|tool| format!(" of `{tool}`")).unwrap_or_default();
     let content = format!("[The result{of} was removed to make room; it had {} bytes.]", message.content.len());
-    Message { content, pictures_forgotten: 0, ..message.said() }
+    Message { content, attachments_forgotten: 0, ..message.said() }
 }
 
 #[cfg(test)]

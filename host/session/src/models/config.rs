@@ -165,6 +165,15 @@ impl ProviderConfig {
     }
 }
 
+/// A form of tool calls in the text of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TextualCalls {
+    /// `<tool_call>` with `{"name", "arguments"}`, or with `<function=NAME>` and `<parameter=KEY>`.
+    Xml,
+}
+
 /// One model of a provider. Attributes that are not said are unknown: no query that asks for them holds.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
@@ -177,6 +186,12 @@ pub struct ModelConfig {
     pub supports_text: Option<bool>,
     /// `true` if it sees images.
     pub supports_images: Option<bool>,
+    /// `true` if it reads PDF documents.
+    pub supports_documents: Option<bool>,
+    /// `true` if it hears recordings.
+    pub supports_audio: Option<bool>,
+    /// Forms of tool calls in the text of its answers, as servers leave them that do not read them.
+    pub textual_tool_calls: Vec<TextualCalls>,
     /// `true` if it takes a thinking level.
     pub supports_reasoning: Option<bool>,
     /// `true` if the provider holds answers to a JSON schema; the default. Otherwise the prompt asks for it.

@@ -5,13 +5,13 @@
 mod anthropic;
 mod anthropic_models;
 mod anthropic_request;
+mod attachments;
 mod cache;
 mod chat;
 mod chat_fields;
 mod chat_request;
 mod gemini;
 mod gemini_request;
-mod pictures;
 mod request;
 mod responses;
 mod responses_request;

@@ -4,10 +4,11 @@ use super::answer::{Answer, AnswerReader, Fault};
 use super::config::{Api, ModelConfig, ProviderConfig, Secret, TenantKey};
 use super::protocols::{self, Ask, Outgoing};
 use super::wire::{self, WireNames};
-use super::{Model, failure, logprobs, transport};
+use super::{Model, failure, logprobs, textual, transport};
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 use opcell_ir::ir::ResponseMode;
+use opcell_types::Value;
 use opcell_types::text::printable;
 use opcell_types::trace::{self, TRACEPARENT};
 use reqwest::Url;
@@ -127,9 +128,12 @@ impl Provider {
         let settings = &round.session.settings;
         // Not every provider says in a stream how likely its tokens were.
         let asks_logprobs = logprobs::asked(settings) && logprobs::has(self.config.api);
-        let streamed = shown.filter(|_| settings.response_mode != Some(ResponseMode::NonStreaming) && !asks_logprobs);
+        // Text that may be a call is not shown before it is known to be none.
+        let textual = model.is_some_and(|model| !model.textual_tool_calls.is_empty());
+        let may_stream = settings.response_mode != Some(ResponseMode::NonStreaming) && !asks_logprobs && !textual;
+        let streamed = shown.filter(|_| may_stream);
         let api = self.config.api;
-        let outgoing = protocols::outgoing(&Ask {
+        let ask = Ask {
             round,
             names: &names,
             api,
@@ -139,12 +143,15 @@ impl Provider {
             key: key.as_ref().map(|key| key.0.as_str()),
             streamed: streamed.is_some(),
             caches: self.config.prompt_cache.unwrap_or(true),
-        });
+        };
+        let (outgoing, warnings) = (protocols::outgoing(&ask), ask.warnings());
         let limit = Duration::from_secs(self.config.timeout_seconds);
 
         let mut attempt = 1;
         loop {
+            let received = Received::default();
             let show = |text: &str| {
+                received.add(text);
                 if let Some(streamed) = streamed {
                     streamed.text(text);
                 }
@@ -161,14 +168,18 @@ impl Provider {
                 }
             };
             let accepts_unknown = protocols::accepts_unknown_finish(api);
+            let answered = match textual {
+                true => answered.and_then(|answer| textual::with_calls(answer, &round.session.tools, &names)),
+                false => answered,
+            };
             let fault = match answered.and_then(|answer| answer.judged(&round.model, accepts_unknown)) {
-                Ok(answer) => return Ok(finish(round, &names, answer, model, shown)),
+                Ok(answer) => return Ok(ModelReply { warnings, ..finish(round, &names, answer, model, shown) }),
                 Err(fault) => fault,
             };
             // A repetition would show the beginning of the answer twice.
             let repeat = fault.repeat && !shown.is_some_and(Shown::anything);
             let Some(wait) = self.config.retry.wait(attempt, fault.wait).filter(|_| repeat) else {
-                return Err(self.failure(fault, &secrets, of_tenant.is_some(), attempt));
+                return Err(self.failure(received.kept_with(fault), &secrets, of_tenant.is_some(), attempt));
             };
             tracing::warn!(provider = %self.name, attempt, wait_ms = wait.as_millis(), reason = %fault.reason, "model request repeated");
             tokio::time::sleep(wait).await;
@@ -202,6 +213,29 @@ impl Provider {
             () = round.cancel.cancelled() => Err(failure("cancelled", "the run was cancelled")),
             reply = self.attempts(round, shown.as_ref(), of_tenant) => reply,
         }
+    }
+}
+
+/// The most bytes of an answer that are kept with its failure.
+const RECEIVED_BYTES: usize = 64 << 10;
+
+/// The text of a stream so far: what came before it failed is kept with the failure.
+#[derive(Default)]
+struct Received(std::sync::Mutex<String>);
+
+impl Received {
+    fn add(&self, text: &str) {
+        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let room = RECEIVED_BYTES.saturating_sub(all.len());
+        all.push_str(text.split_at(text.floor_char_boundary(room)).0);
+    }
+
+    fn kept_with(&self, fault: Fault) -> Fault {
+        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if all.is_empty() || fault.details.is_some() {
+            return fault;
+        }
+        Fault { details: Some(Value::object([("received", Value::from(all.as_str()))])), ..fault }
     }
 }
 

@@ -1,14 +1,14 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests and what they share")]
 
 use super::provider_support::*;
-use super::test_server::{Canned, Server};
+use super::test_server::{Asked, Canned, Server};
 use super::*;
 use crate::testing::{Pieces, session};
 use opcell_engine::conversation::{Message, Role};
 use opcell_engine::ports::OpenedSession;
 use opcell_ir::ir::{ResponseMode, ThinkingLevel};
 use opcell_types::{ToolDescription, Value};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -494,4 +494,120 @@ async fn a_connection_to_a_provider_is_no_task_of_the_runtime_that_asks() {
     assert_eq!(reply.message.content, "a");
     assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), before);
     drop(answered.join().unwrap());
+}
+
+/// What is asked in a session with these settings.
+async fn asked_with(api: Api, settings: opcell_ir::ir::Session) -> (Asked, Vec<String>) {
+    let key = key();
+    let wire = WIRES.iter().find(|wire| wire.api == api);
+    let answer = wire.map_or_else(
+        || {
+            let message = json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "fine"}]});
+            json!({"object": "response", "status": "completed", "output": [message]})
+        },
+        |wire| (wire.text)("fine"),
+    );
+    let server = Server::start(vec![Canned::json(answer)]).await;
+    let models = models(&server, api, &key, |_| {});
+    let mut asked = ask("go");
+    let mut opened = session("You are tested.");
+    opened.settings = settings;
+    asked.session = std::sync::Arc::new(opened);
+    let reply = models.complete(&asked, None).await.unwrap();
+    (server.asked().remove(0), reply.warnings.iter().map(ToString::to_string).collect())
+}
+
+#[tokio::test]
+async fn effort_in_the_provider_s_own_word_and_speed_go_where_a_protocol_has_them() {
+    let settings = opcell_ir::ir::Session {
+        thinking_level: Some(ThinkingLevel::Low),
+        effort_override: Some("max".to_owned()),
+        speed_mode: Some(opcell_ir::ir::SpeedMode::Fast),
+        ..opcell_ir::ir::Session::default()
+    };
+    for (api, effort, word, speed, tier, warnings) in [
+        (Api::OpenaiCompletions, "/reasoning_effort", "max", "/service_tier", Some("priority"), 0),
+        (Api::OpenaiResponses, "/reasoning/effort", "max", "/service_tier", Some("priority"), 0),
+        (Api::AnthropicMessages, "/output_config/effort", "max", "/speed", Some("fast"), 0),
+        (Api::Gemini, "/generationConfig/thinkingConfig/thinkingLevel", "MAX", "/service_tier", None, 1),
+        (Api::Ollama, "/reasoning_effort", "max", "/service_tier", None, 1),
+    ] {
+        let (asked, warned) = asked_with(api, settings.clone()).await;
+        assert_eq!(asked.body.pointer(effort), Some(&json!(word)), "{api:?}: {:#}", asked.body);
+        assert_eq!(asked.body.pointer(speed).and_then(Json::as_str), tier, "{api:?}");
+        let is_beta = asked.header("anthropic-beta") == Some("fast-mode-2026-02-01");
+        assert_eq!((is_beta, warned.len()), (api == Api::AnthropicMessages, warnings), "{api:?}: {warned:?}");
+    }
+    let (plain, _) = asked_with(Api::AnthropicMessages, opcell_ir::ir::Session::default()).await;
+    assert!(plain.header("anthropic-beta").is_none() && plain.body.get("speed").is_none());
+}
+
+#[tokio::test]
+async fn the_arguments_of_a_tool_are_held_to_a_schema_that_says_everything() {
+    let closed = json!({"type": "object", "properties": {"path": {"type": "string", "enum": ["a"]},
+        "of": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"type": "integer"}]}}},
+        "required": ["path", "of"], "additionalProperties": false});
+    let mut open = closed.clone();
+    open["required"] = json!(["path"]);
+    let mut pattern = closed.clone();
+    pattern["properties"]["path"]["pattern"] = json!("^a");
+    let mut others = closed.clone();
+    others["additionalProperties"] = json!({"type": "string"});
+    let mut deep = json!({"type": "string"});
+    for _ in 0..5 {
+        deep = json!({"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": false});
+    }
+    let empty = json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
+    for (schema, strict) in
+        [(closed, true), (open, false), (pattern, false), (others, false), (deep, false), (empty, false)]
+    {
+        let key = key();
+        let server = Server::start(vec![Canned::json(openai_text("fine"))]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        let mut asked = ask("go");
+        let tools = vec![ToolDescription::new("t", "Does.", Value::from(schema.clone()))];
+        asked.session = std::sync::Arc::new(OpenedSession { tools, ..session("") });
+        models.complete(&asked, None).await.unwrap();
+        let sent = &server.asked()[0].body["tools"][0]["function"];
+        assert_eq!((&sent["strict"], &sent["parameters"]), (&json!(strict), &schema));
+    }
+}
+
+#[tokio::test]
+async fn what_was_received_before_a_stream_failed_is_kept_with_the_failure() {
+    let piece = |text: &str| ("", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
+    let broken = ("", json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));
+    for events in [vec![piece("half "), piece("an answer"), broken], vec![piece("half "), piece("an answer")]] {
+        let key = key();
+        let server = Server::start(vec![Canned::events(&events), Canned::events(&events)]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |_| {});
+        let pieces = Pieces::default();
+        let failed = models.complete(&ask("go"), Some(&pieces)).await.unwrap_err();
+        assert_eq!(&*failed.reason, "provider-unavailable");
+        let received = failed.details.as_ref().and_then(|details| details.get("received"));
+        assert_eq!(received, Some(&Value::from("half an answer")), "{failed:?}");
+        assert_eq!(server.asked().len(), 1, "what was shown is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn calls_in_the_text_are_read_of_models_that_write_them_there_and_no_others() {
+    let text = "I read.\n<tool_call>{\"name\": \"a_b\", \"arguments\": {\"path\": \"x\"}}</tool_call>";
+    for (forms, calls) in [(vec![TextualCalls::Xml], 1), (Vec::new(), 0)] {
+        let key = key();
+        let server = Server::start(vec![Canned::json(openai_text(text))]).await;
+        let models = models(&server, Api::OpenaiCompletions, &key, |provider| {
+            provider.models[0].textual_tool_calls.clone_from(&forms);
+        });
+        let pieces = Pieces::default();
+        let reply = models.complete(&with_tool(ask("go"), "a/b"), Some(&pieces)).await.unwrap();
+        assert_eq!(reply.message.tool_calls.len(), calls);
+        let shown: String = pieces.0.into_inner().unwrap().concat();
+        assert_eq!(shown, reply.message.content);
+        if let [call] = reply.message.tool_calls.as_slice() {
+            assert_eq!((call.name.as_str(), call.arguments.to_json().as_str()), ("a/b", r#"{"path":"x"}"#));
+            assert_eq!(reply.message.content, "I read.");
+            assert_eq!(server.asked()[0].body["stream"], json!(false));
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl WireNames {
     }
 
     /// The tool that a model calls. A name that no tool has stays what it is, within a bound.
-    fn to_ours(&self, wire: &str) -> String {
+    pub(super) fn to_ours(&self, wire: &str) -> String {
         let wire = wire.trim();
         // Models write the namespace that some servers show them, and marks of their own format.
         let plain = wire.split_once("<|").map_or(wire, |(plain, _)| plain).trim();

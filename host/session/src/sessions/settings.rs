@@ -50,6 +50,7 @@ pub(super) fn effective(
         settings.extensions = request.session.extensions.clone();
         settings.workflows = request.session.workflows.clone().or(Some(Vec::new()));
         settings.thinking_level = request.session.thinking_level.or(Some(ThinkingLevel::Off));
+        settings.effort_override.clone_from(&request.session.effort_override);
         settings.code = request.session.code;
     }
     let narrowed = request.inherited.as_ref().map(|outer| narrow(&mut settings, outer)).unwrap_or_default();
@@ -136,6 +137,8 @@ fn fill(settings: &mut Session, layer: &Session) {
         prompt_mode,
         prompt_component_selection,
         thinking_level,
+        effort_override,
+        speed_mode,
         temperature,
         response_mode,
         logprobs,

@@ -2,7 +2,7 @@
 
 use super::{ToolError, failure};
 use async_trait::async_trait;
-use opcell_engine::conversation::{Picture, take_pictures};
+use opcell_engine::conversation::{Attachment, take_attachments};
 use opcell_engine::ports::{Effects, Failure};
 use opcell_engine::receipt::Provider;
 use opcell_engine::tool::{Tool, ToolInput};
@@ -145,9 +145,9 @@ pub(crate) fn mismatch(name: &str, problems: &[String]) -> Failure {
 }
 
 /// Cuts the middle of a result that is too long, at characters, and says so: errors, exit codes and sums are at its end.
-/// Pictures stay, and do not count. Returns the length that it had.
+/// Attachments stay, and do not count. Returns the length that it had.
 pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
-    let taken = take_pictures(value);
+    let taken = take_attachments(value);
     let text = match taken.as_ref().map_or(&*value, |(rest, _)| rest) {
         Value::String(text) => text.to_string(),
         other => other.to_json(),
@@ -160,7 +160,9 @@ pub(super) fn cut(value: &mut Value, limit: usize) -> usize {
         let text = Value::from(format!("{head}\n[truncated: {left_out} of {bytes} bytes are left out here]\n{tail}"));
         *value = match taken {
             None => text,
-            Some((_, pictures)) => Value::array(iter::once(text).chain(pictures.iter().map(Picture::to_block))),
+            Some((_, attachments)) => {
+                Value::array(iter::once(text).chain(attachments.iter().map(Attachment::to_block)))
+            }
         };
     }
     bytes

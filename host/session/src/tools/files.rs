@@ -1,7 +1,7 @@
 //! `read`, `write`, `edit` and `ls`.
 
 use super::roots::{FileRoots, Place};
-use super::{SessionTool, failure, pictures};
+use super::{SessionTool, attachments, failure};
 use crate::confined::{self, EntryKind, FileError};
 use crate::skills::SkillLibrary;
 use async_trait::async_trait;
@@ -59,7 +59,7 @@ type TextRun = fn(&Files, &Ask) -> Result<String, Failure>;
 #[derive(Clone, Copy)]
 enum Run {
     Text(TextRun),
-    /// A text, or a picture.
+    /// A text, or an attachment.
     Shown(fn(&Files, &Ask) -> Result<Value, Failure>),
 }
 
@@ -179,7 +179,7 @@ pub(super) fn read(files: &Arc<Files>) -> SessionTool {
     SessionTool::own(Arc::new(tool)).with_lambda(lambda)
 }
 
-/// A picture as one; everything else as a text.
+/// A picture, a PDF document or a recording as one; everything else as a text.
 fn read_shown(files: &Files, ask: &Ask) -> Result<Value, Failure> {
     let path = ask.text("path").unwrap_or_default();
     let (name, bytes) = match path.strip_prefix("skill:") {
@@ -193,10 +193,10 @@ fn read_shown(files: &Files, ask: &Ask) -> Result<Value, Failure> {
             (place.path.clone(), bytes)
         }
     };
-    if pictures::is_picture(&bytes) {
-        return Ok(match pictures::picture(&bytes) {
-            Ok(picture) => Value::array([picture.to_block()]),
-            Err(why) => Value::from(format!("[the picture {path} is not shown: {why}]")),
+    if let Some(kind) = attachments::kind(&bytes) {
+        return Ok(match attachments::attachment(&bytes, kind) {
+            Ok(attachment) => Value::array([attachment.to_block()]),
+            Err(why) => Value::from(format!("[the {} {path} is not shown: {why}]", kind.noun())),
         });
     }
     let text = confined::text(&name, bytes).map_err(|error| file_failure(&error))?;

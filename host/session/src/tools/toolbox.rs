@@ -1,7 +1,7 @@
 //! All tools of a host: what they are, whether a call's arguments match, and how much of a result is returned.
 
 use super::checked::{compiled, cut, mismatch, problems};
-use super::{CheckedTool, DELEGATE_TOOL, SessionTool, failure, identity, pictures};
+use super::{CheckedTool, DELEGATE_TOOL, SessionTool, attachments, failure, identity};
 use indexmap::IndexMap;
 use opcell_engine::ports::{Failure, OpenedSession, Reply, ToolCall};
 use opcell_engine::receipt::CallReceipt;
@@ -140,7 +140,7 @@ impl Toolbox {
             Ok(tool) => until_cancelled(tool, input).await,
         };
         if let (Ok(value), true) = (&mut reply.result, input.model().is_some() && !input.is_of_program()) {
-            pictures::settle(value);
+            attachments::settle(value);
         }
         let bytes = reply.result.as_mut().map_or(0, |value| cut(value, result_limit));
         let ended = receipt

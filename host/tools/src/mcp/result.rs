@@ -170,6 +170,16 @@ fn is_nothing(value: &Json) -> bool {
     }
 }
 
+/// The type of the block as which a model is shown binary content of a format.
+fn attachment_type(mime_type: &str) -> Option<&'static str> {
+    match mime_type.split_once('/')? {
+        ("image", _) => Some("image"),
+        ("audio", _) => Some("audio"),
+        ("application", "pdf") => Some("file"),
+        _ => None,
+    }
+}
+
 /// A block as it is, or without its binary content, whatever kind of block holds it.
 pub(super) fn part(block: Json, binary: Binary) -> Value {
     if binary != Binary::Keep
@@ -178,7 +188,7 @@ pub(super) fn part(block: Json, binary: Binary) -> Value {
         let text = |of: &Map<String, Json>, key: &str| of.get(key).and_then(Json::as_str).map(str::to_owned);
         let kind = text(entries, "type").unwrap_or_else(|| "content".to_owned());
         if let Some(data) = text(entries, "data") {
-            if kind == "image" && binary == Binary::Pictures {
+            if matches!(kind.as_str(), "image" | "audio") && binary == Binary::Attachments {
                 return block.into();
             }
             return omitted(&kind, text(entries, "mimeType").as_deref(), None, &data);
@@ -186,11 +196,11 @@ pub(super) fn part(block: Json, binary: Binary) -> Value {
         let held = entries.get("resource").and_then(Json::as_object).unwrap_or(entries);
         if let Some(blob) = text(held, "blob") {
             let (mime_type, uri) = (text(held, "mimeType"), text(held, "uri"));
-            let is_picture = mime_type.as_deref().is_some_and(|kind| kind.starts_with("image/"));
-            if is_picture && binary == Binary::Pictures {
+            let shown_as = mime_type.as_deref().and_then(attachment_type).filter(|_| binary == Binary::Attachments);
+            if let Some(shown_as) = shown_as {
                 let known = [("uri", uri), ("mimeType", mime_type), ("data", Some(blob))];
                 let known = known.into_iter().filter_map(|(key, text)| Some((key, Value::from(text?))));
-                return Value::object([("type", Value::from("image"))].into_iter().chain(known));
+                return Value::object([("type", Value::from(shown_as))].into_iter().chain(known));
             }
             return omitted(&kind, mime_type.as_deref(), uri.as_deref(), &blob);
         }

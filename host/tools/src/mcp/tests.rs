@@ -104,11 +104,29 @@ async fn a_step_gets_an_image_whole_and_a_model_is_told_what_it_was() {
     let (server, _folder) = server(&[&image, &image, &image], |config| config);
     let kept = server.call("t", &nothing(), CallOptions::new(Binary::Keep)).await.unwrap().value;
     assert_eq!(kept.as_array().unwrap()[1].get("data"), Some(&Value::from("AAAAAAAA")));
-    let seen = server.call("t", &nothing(), CallOptions::new(Binary::Pictures)).await.unwrap().value;
+    let seen = server.call("t", &nothing(), CallOptions::new(Binary::Attachments)).await.unwrap().value;
     assert_eq!(seen, kept);
     let reported = server.call("t", &nothing(), CallOptions::new(Binary::Omit)).await.unwrap().value.to_json();
     assert!(reported.contains(r#""mimeType":"image/png""#) && reported.contains(r#""bytes":6"#), "{reported}");
     assert!(!reported.contains("AAAA") && reported.contains("here"), "{reported}");
+}
+
+#[tokio::test]
+async fn a_model_is_shown_sound_and_documents_and_told_of_other_binary_content() {
+    let blob = |kind: &str| {
+        format!(r#"{{"type":"resource","resource":{{"uri":"r://1","mimeType":"{kind}","blob":"AAAAAAAA"}}}}"#)
+    };
+    let sound = r#"{"type":"audio","data":"AAAAAAAA","mimeType":"audio/wav"}"#;
+    let parts = [sound.to_owned(), blob("application/pdf"), blob("audio/mpeg"), blob("application/zip")].join(",");
+    let content = answer(&format!(r#"{{"content":[{parts}]}}"#));
+    let (server, _folder) = server(&[&content, &content], |config| config);
+    let seen = server.call("t", &nothing(), CallOptions::new(Binary::Attachments)).await.unwrap().value;
+    let text = |at: usize, key: &str| seen.as_array().unwrap()[at].get(key).and_then(Value::as_str).map(str::to_owned);
+    let types: Vec<_> = (0..4).map(|at| (text(at, "type").unwrap(), text(at, "data").is_some())).collect();
+    let expected = [("audio", true), ("file", true), ("audio", true), ("resource", false)];
+    assert_eq!(types, expected.map(|(kind, has_data)| (kind.to_owned(), has_data)), "{}", seen.to_json());
+    let reported = server.call("t", &nothing(), CallOptions::new(Binary::Omit)).await.unwrap().value.to_json();
+    assert!(!reported.contains("AAAA"), "{reported}");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ pub(super) fn read(key: &str, prompt: &Prompt) -> (Governed, Vec<Refused>) {
     }
     if rest("media").and_then(|media| media.get("enabled")) == Some(&Value::Bool(true)) {
         let message = format!(
-            "prompts[\"{key}\"].media: sessions take text only; images, sound and documents cannot be handed to it"
+            "prompts[\"{key}\"].media is not used: users send text; models get pictures, PDF documents and recordings from tools and files"
         );
         let warning = Diagnostic::warning("no-effect", message);
         refused.push((warning.help("it runs as a prompt without media"), "/media".to_owned()));

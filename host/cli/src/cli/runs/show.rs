@@ -408,6 +408,9 @@ impl Page {
             if let Some(summary) = round.summary.as_deref() {
                 self.summary(page, depth, at + 1, round, summary);
             }
+            for warning in &round.warnings {
+                self.text(page, depth, "warning", &format!("round {}: {warning}", at + 1));
+            }
         }
         if !talk.tools.is_empty() {
             self.text(page, depth, "tools", &talk.tools.join(", "));

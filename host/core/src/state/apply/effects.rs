@@ -2,7 +2,7 @@
 
 use super::{Change, missing};
 use crate::call::{Reply, Success};
-use crate::conversation::{Message, take_pictures};
+use crate::conversation::{Message, take_attachments};
 use crate::dialogue;
 use crate::event::{Answer, EffectId, EffectReply, FrameId, GrantScope, RaisedBy, Request};
 use crate::failure::Failure;
@@ -324,12 +324,12 @@ pub(crate) fn tool_message(request: &Request, result: &Result<Value, Failure>) -
         Request::Tool { call, arguments, .. } => (call.as_ref(), (!arguments.is_nullish()).then_some(arguments)),
         _ => ("", None),
     };
-    let mut pictures = Vec::new();
+    let mut attachments = Vec::new();
     let (content, is_error) = match result {
         Ok(Value::String(text)) => (text.as_ref().to_owned(), false),
-        Ok(value) => match take_pictures(value) {
+        Ok(value) => match take_attachments(value) {
             Some((rest, taken)) => {
-                pictures = taken;
+                attachments = taken;
                 (rest.to_json(), false)
             }
             None => (value.to_json(), false),
@@ -342,5 +342,5 @@ pub(crate) fn tool_message(request: &Request, result: &Result<Value, Failure>) -
         }
         None => content,
     };
-    Message { pictures, ..Message::tool(call, content, is_error) }
+    Message { attachments, ..Message::tool(call, content, is_error) }
 }

@@ -474,6 +474,7 @@ pub(super) fn part(of: &Said, recorded: &Recorded) -> Markup {
                     "; sent without " (compacted.results) " older tool results and " (compacted.rounds) " older rounds, about "
                     (compacted.tokens_after) " tokens instead of " (compacted.tokens_before)
                 } }
+            @for warning in &reply.warnings { p.quiet { "Warning: " (warning) } }
         },
         Event::Replied { reply, .. } if let EffectReply::Invoke(reply) = reply.as_ref() => html! {
             div.said { span.kind { "augmenter " code { (of.tool.as_deref().unwrap_or("?")) } }

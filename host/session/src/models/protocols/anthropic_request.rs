@@ -1,15 +1,19 @@
 //! Requests of Anthropic's messages.
 
 use super::anthropic_models::AnthropicModel;
+use super::attachments::anthropic_part;
 use super::cache;
-use super::pictures::source;
 use super::request::{Ask, Effort, Outgoing, Turn, sent_arguments, set, set_some};
 use super::strict_schema::strict;
 use opcell_engine::conversation::{Message, ToolCallRequest};
+use opcell_ir::ir::SpeedMode;
 use serde_json::{Map, Value as Json, json};
 
 /// The version of the API that is spoken.
 const VERSION: &str = "2023-06-01";
+
+/// The word by which the API is asked for its fast mode, which it calls a beta.
+const FAST_MODE: &str = "fast-mode-2026-02-01";
 
 /// Tokens that an older model may think, by effort.
 const THINK_LOW: u32 = 1024;
@@ -39,6 +43,11 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     if let Some(effort) = ask.effort() {
         think(&mut body, &mut output, &model, effort);
     }
+    if let Some(word) = ask.effort_word() {
+        output.insert("effort".to_owned(), word.into());
+    }
+    let is_fast = ask.speed() == Some(SpeedMode::Fast);
+    set_some(&mut body, "speed", is_fast.then_some("fast"));
     if let Some((_, schema)) = ask.schema() {
         output.insert("format".to_owned(), json!({"type": "json_schema", "schema": strict(&schema, false)}));
     }
@@ -52,6 +61,7 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     set_some(&mut body, "top_k", ask.generation().top_k);
     let mut outgoing = ask.finish(body, "messages");
     outgoing.headers.push(("anthropic-version", VERSION.to_owned()));
+    outgoing.headers.extend(is_fast.then(|| ("anthropic-beta", FAST_MODE.to_owned())));
     outgoing.headers.extend(ask.key.map(|key| ("x-api-key", key.to_owned())));
     outgoing
 }
@@ -122,13 +132,13 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
     messages
 }
 
-/// The text of a result, and its pictures.
+/// The text of a result, and its attachments.
 fn result_content(ask: &Ask<'_>, result: &Message) -> Json {
     let text = ask.result_text(result);
-    let pictures = ask.pictures(result).iter().map(|picture| json!({"type": "image", "source": source(picture)}));
-    match pictures.len() {
-        0 => text.into(),
-        _ => std::iter::once(text_block(&text)).chain(pictures).collect(),
+    let attachments = ask.attachments(result);
+    match attachments.is_empty() {
+        true => text.into(),
+        false => std::iter::once(text_block(&text)).chain(attachments.into_iter().map(anthropic_part)).collect(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Requests of OpenAI's chat completions.
 
+use super::attachments::chat_part;
 use super::cache;
-use super::pictures::data_url;
 use super::request::{Ask, Effort, Outgoing, Turn, entries, sent_arguments, set, set_some};
-use super::strict_schema::strict;
+use super::strict_schema::{is_strict, strict};
 use opcell_engine::conversation::Message;
 use serde_json::{Map, Value as Json, json};
 
@@ -12,7 +12,8 @@ const NEWER_LIMIT: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
 
 pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     let mut body = json!({"model": ask.id, "stream": ask.streamed});
-    set_some(&mut body, "reasoning_effort", ask.effort().map(effort));
+    set_some(&mut body, "reasoning_effort", ask.effort_word().or_else(|| ask.effort().map(effort)));
+    set_some(&mut body, "service_tier", ask.service_tier());
     let tools: Vec<Json> =
         ask.tools().map(|(name, description, parameters)| tool(&name, description, parameters)).collect();
     if !tools.is_empty() {
@@ -57,8 +58,9 @@ pub(super) fn effort(effort: Effort) -> &'static str {
 }
 
 fn tool(name: &str, description: &str, parameters: Json) -> Json {
+    let strict = is_strict(&parameters);
     json!({"type": "function", "function": {
-        "name": name, "description": description, "parameters": parameters, "strict": false}})
+        "name": name, "description": description, "parameters": parameters, "strict": strict}})
 }
 
 fn messages(ask: &Ask<'_>) -> Vec<Json> {
@@ -74,22 +76,22 @@ fn messages(ask: &Ask<'_>) -> Vec<Json> {
                 messages.extend(results.iter().map(|result| {
                     json!({"role": "tool", "content": ask.result_text(result), "tool_call_id": result.tool_call_id})
                 }));
-                messages.extend(pictures(ask, &results));
+                messages.extend(attachments(ask, &results));
             }
         }
     }
     messages
 }
 
-/// The pictures of results, which have no place in the results themselves.
-fn pictures<'a>(ask: &Ask<'a>, results: &[&'a Message]) -> Option<Json> {
+/// The attachments of results, which have no place in the results themselves.
+fn attachments<'a>(ask: &Ask<'a>, results: &[&'a Message]) -> Option<Json> {
     let mut parts: Vec<Json> = Vec::new();
     for result in results {
-        let pictures = ask.pictures(result);
-        if !pictures.is_empty() {
+        let attachments = ask.attachments(result);
+        if !attachments.is_empty() {
             let call = result.tool_call_id.as_deref().unwrap_or_default();
-            parts.push(json!({"type": "text", "text": format!("The pictures of the result of call {call}:")}));
-            parts.extend(pictures.iter().map(|it| json!({"type": "image_url", "image_url": {"url": data_url(it)}})));
+            parts.push(json!({"type": "text", "text": format!("The attachments of the result of call {call}:")}));
+            parts.extend(attachments.into_iter().map(chat_part));
         }
     }
     (!parts.is_empty()).then(|| json!({"role": "user", "content": parts}))

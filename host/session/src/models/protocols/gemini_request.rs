@@ -1,7 +1,8 @@
 //! Requests of Google's `generateContent`.
 
+use super::attachments::gemini_part;
 use super::request::{Ask, Effort, Outgoing, Turn, sent_arguments, set, set_some};
-use opcell_engine::conversation::{Message, Picture, ToolCallRequest};
+use opcell_engine::conversation::{Attachment, Message, ToolCallRequest};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashMap;
 
@@ -45,8 +46,10 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
 
 fn config(ask: &Ask<'_>) -> Map<String, Json> {
     let mut config = json!({});
-    if let Some(effort) = ask.effort() {
-        set_some(&mut config, "thinkingConfig", thinking(ask.id, effort));
+    match (ask.effort_word(), ask.effort()) {
+        (Some(word), _) => set(&mut config, "thinkingConfig", json!({"thinkingLevel": word.to_ascii_uppercase()})),
+        (None, Some(effort)) => set_some(&mut config, "thinkingConfig", thinking(ask.id, effort)),
+        (None, None) => {}
     }
     if let Some((_, schema)) = ask.schema() {
         set(&mut config, "responseMimeType", "application/json");
@@ -97,7 +100,7 @@ fn contents(ask: &Ask<'_>) -> Vec<Json> {
                 }
             }
             Turn::Results(results) => {
-                let pictures: Vec<&Picture> = results.iter().flat_map(|result| ask.pictures(result)).collect();
+                let attachments: Vec<&Attachment> = results.iter().flat_map(|result| ask.attachments(result)).collect();
                 let parts = results.into_iter().map(|result| {
                     let id = result.tool_call_id.as_deref().unwrap_or_default();
                     let name = called.get(id).map_or(id, String::as_str);
@@ -106,10 +109,8 @@ fn contents(ask: &Ask<'_>) -> Vec<Json> {
                     set_some(&mut answer, "id", given.get(id).cloned());
                     json!({ "functionResponse": answer })
                 });
-                let pictures = pictures.into_iter().map(|picture| {
-                    json!({"inlineData": {"mimeType": picture.mime_type.as_str(), "data": picture.data.as_str()}})
-                });
-                contents.push(json!({"role": "user", "parts": parts.chain(pictures).collect::<Vec<_>>()}));
+                let attachments = attachments.into_iter().map(gemini_part);
+                contents.push(json!({"role": "user", "parts": parts.chain(attachments).collect::<Vec<_>>()}));
             }
         }
     }

@@ -6,7 +6,7 @@ use super::super::wire::WireNames;
 use super::{anthropic_request, chat_request, gemini_request, responses_request};
 use opcell_engine::conversation::{Message, Role, ToolCallRequest};
 use opcell_engine::ports::ModelRound;
-use opcell_ir::ir::{Generation, ThinkingLevel};
+use opcell_ir::ir::{Generation, SpeedMode, ThinkingLevel};
 use opcell_types::Value;
 use reqwest::Url;
 use serde_json::{Map, Value as Json, json};
@@ -134,6 +134,25 @@ impl<'a> Ask<'a> {
             (ThinkingLevel::High, _) => Some(Effort::High),
             (ThinkingLevel::Xhigh, _) => Some(Effort::ExtraHigh),
         }
+    }
+
+    /// The provider's own word for the effort, where the session has one and the model thinks.
+    pub(super) fn effort_word(&self) -> Option<&'a str> {
+        let thinks = self.model.and_then(|model| model.supports_reasoning) != Some(false);
+        self.round.session.settings.effort_override.as_deref().filter(|_| thinks)
+    }
+
+    /// The speed that the session asks for.
+    pub(super) fn speed(&self) -> Option<SpeedMode> {
+        self.round.session.settings.speed_mode
+    }
+
+    /// The tier that OpenAI's protocols call the speed.
+    pub(super) fn service_tier(&self) -> Option<&'static str> {
+        self.speed().filter(|_| self.api != Api::Ollama).map(|speed| match speed {
+            SpeedMode::Standard => "default",
+            SpeedMode::Fast => "priority",
+        })
     }
 
     /// The conversation.

@@ -1,10 +1,10 @@
 //! Requests of OpenAI's responses.
 
+use super::attachments::responses_part;
 use super::cache;
 use super::chat_request::effort;
-use super::pictures::data_url;
 use super::request::{Ask, Outgoing, Turn, sent_arguments, set, set_some};
-use super::strict_schema::strict;
+use super::strict_schema::{is_strict, strict};
 use opcell_engine::conversation::{Message, ToolCallRequest};
 use serde_json::{Value as Json, json};
 
@@ -18,16 +18,18 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     if !system.is_empty() {
         set(&mut body, "instructions", system);
     }
-    if let Some(level) = ask.effort() {
-        set(&mut body, "reasoning", json!({"effort": effort(level)}));
+    if let Some(word) = ask.effort_word().or_else(|| ask.effort().map(effort)) {
+        set(&mut body, "reasoning", json!({"effort": word}));
     }
+    set_some(&mut body, "service_tier", ask.service_tier());
     let named_so = THINKING.iter().any(|name| ask.id.starts_with(name)) && !ask.id.contains("-chat");
     let thinks = ask.model.and_then(|model| model.supports_reasoning);
-    if thinks.unwrap_or(ask.effort().is_some() || named_so) {
+    if thinks.unwrap_or(ask.effort().is_some() || ask.effort_word().is_some() || named_so) {
         set(&mut body, "include", json!(["reasoning.encrypted_content"]));
     }
     let tools = ask.tools().map(|(name, description, parameters)| {
-        json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": false})
+        let strict = is_strict(&parameters);
+        json!({"type": "function", "name": name, "description": description, "parameters": parameters, "strict": strict})
     });
     let tools: Vec<Json> = tools.collect();
     if !tools.is_empty() {
@@ -64,13 +66,16 @@ fn input(ask: &Ask<'_>) -> Vec<Json> {
     input
 }
 
-/// The text of a result, and its pictures.
+/// The text of a result, and its attachments.
 fn output(ask: &Ask<'_>, result: &Message) -> Json {
     let text = ask.result_text(result);
-    let pictures = ask.pictures(result).iter().map(|it| json!({"type": "input_image", "image_url": data_url(it)}));
-    match pictures.len() {
-        0 => text.into(),
-        _ => std::iter::once(json!({"type": "input_text", "text": text})).chain(pictures).collect(),
+    let attachments = ask.attachments(result);
+    match attachments.is_empty() {
+        true => text.into(),
+        false => {
+            let text = json!({"type": "input_text", "text": text});
+            std::iter::once(text).chain(attachments.into_iter().map(responses_part)).collect()
+        }
     }
 }
 

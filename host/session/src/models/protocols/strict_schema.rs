@@ -43,6 +43,46 @@ pub(super) fn strict(schema: &Json, requires_all: bool) -> Json {
     closing.schema(schema)
 }
 
+/// Keywords of schemas by which OpenAI holds the arguments of tools exactly.
+const HELD: [&str; 10] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+    "description",
+    "title",
+    "anyOf",
+];
+
+/// Schemas within each other that OpenAI holds arguments to, as far as every version of its interface does.
+const MAX_HELD_DEPTH: usize = 5;
+
+/// Returns `true` if OpenAI can hold a tool's arguments to a schema as it is: nothing of its meaning would change.
+pub(super) fn is_strict(schema: &Json) -> bool {
+    let is_object = schema["type"] == "object" && schema["properties"].as_object().is_some_and(|it| !it.is_empty());
+    if !is_object || strict(schema, true) != *schema {
+        return false;
+    }
+    let mut open = vec![(schema, 1)];
+    while let Some((schema, depth)) = open.pop() {
+        let Some(entries) = schema.as_object() else { return false };
+        if depth > MAX_HELD_DEPTH || !entries.keys().all(|key| HELD.contains(&key.as_str())) {
+            return false;
+        }
+        // Others would be allowed.
+        if entries.get("additionalProperties").is_some_and(|others| *others != false) {
+            return false;
+        }
+        let properties = entries.get("properties").and_then(Json::as_object).into_iter().flat_map(Map::values);
+        let any_of = entries.get("anyOf").and_then(Json::as_array).into_iter().flatten();
+        open.extend(properties.chain(entries.get("items")).chain(any_of).map(|inner| (inner, depth + 1)));
+    }
+    true
+}
+
 /// The depth is that of the schema, which is bounded where it is read, and that of references within each other.
 struct Closing<'a> {
     root: &'a Json,
