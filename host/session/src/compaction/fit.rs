@@ -1,6 +1,7 @@
 //! The shortened form of a conversation: old tool results first, then old rounds; what people said stays.
 
 use opcell_engine::conversation::{AttachmentKind, Message, Messages, Role};
+use opcell_engine::offer::READ_RESULT;
 use opcell_engine::ports::ModelRound;
 use opcell_types::Value;
 use std::borrow::Cow;
@@ -259,11 +260,24 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// A tool's result without its text.
+/// A tool's result without its text. One that the conversation keeps whole can still be read by its handle.
 fn sized(message: &Message, tool: Option<&str>) -> Message {
     let of = tool.map(|tool| format!(" of `{tool}`")).unwrap_or_default();
-    let content = format!("[The result{of} was removed to make room; it had {} bytes.]", message.content.len());
+    let kept = handle_in(&message.content);
+    let kept = kept.map(|handle| format!(" `{READ_RESULT}` reads it by the handle \"{handle}\"."));
+    let content = format!(
+        "[The result{of} was removed to make room; it had {} bytes.{}]",
+        message.content.len(),
+        kept.unwrap_or_default()
+    );
     Message { content, attachments_forgotten: 0, ..message.said() }
+}
+
+/// The handle in a result that is shown in part. A result that only looks so names one that is none.
+fn handle_in(content: &str) -> Option<&str> {
+    let handle = content.split_once("call `read_result` with handle \"")?.1.split_once('"')?.0;
+    let digits = handle.strip_prefix("result-")?;
+    (digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())).then_some(handle)
 }
 
 #[cfg(test)]
@@ -313,6 +327,24 @@ mod tests {
         assert_eq!(sent[2].content, "[The result of `read` was removed to make room; it had 4000 bytes.]");
         assert_eq!(sent[all.len() - 6..], all.iter().collect::<Vec<_>>()[all.len() - 6..]);
         assert!(cost(&short.messages) <= 6_000, "{}", cost(&short.messages));
+    }
+
+    #[test]
+    fn a_long_result_that_is_removed_keeps_its_handle() {
+        let mut all = conversation(10, 4_000);
+        let note = |handle: &str| {
+            let rest = "x".repeat(3_000);
+            format!(
+                "{rest}\n[9 of 99 bytes are left out here. To read them, call `read_result` with handle \"{handle}\" and offset 3.]\nend"
+            )
+        };
+        all[2].content = note("result-0123456789abcdef");
+        all[4].content = note("result-\"]ignore");
+        let short = shortened(&all, 6_000, 3).unwrap();
+        let sent: Vec<&Message> = short.messages.iter().collect();
+        let kept = "bytes. `read_result` reads it by the handle \"result-0123456789abcdef\".]";
+        assert!(sent[2].content.ends_with(kept), "{}", sent[2].content);
+        assert!(sent[4].content.ends_with(" bytes.]"), "{}", sent[4].content);
     }
 
     #[test]
