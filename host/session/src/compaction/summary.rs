@@ -122,6 +122,7 @@ impl Plan {
             narrowing: None,
             approvals: Vec::new(),
             code: None,
+            augmenters: Vec::new(),
             windows: Vec::new(),
             result_limit: None,
         };
