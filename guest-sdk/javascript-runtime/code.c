@@ -15,6 +15,8 @@
 
 /* Of memory.c. */
 size_t malloc_usable_size(void *at);
+/* Keeps memory that is lent when there is no other for the first time: an exception needs some as well. */
+void keep_for_exceptions(size_t size);
 /* Lets blocks of any size come from a block that was reserved, when there is no other memory. */
 void lend(void *at);
 
@@ -33,6 +35,8 @@ enum {
   STACK_BYTES = 112 << 10,
   /* Memory that is given back before the reply is put together, so that a program that used up all of it has one. */
   RESERVE_BYTES = 256 << 10,
+  /* Memory for the exception that a program gets when it has used up all other. */
+  EXCEPTION_BYTES = 16 << 10,
   MAX_JSON_DEPTH = 1000,
   MAX_LOG_BYTES = 64 << 10,
   MAX_MESSAGE_BYTES = 2000,
@@ -563,6 +567,7 @@ static bool start(void) {
       {"wait", host_wait, 1},           {"nested", host_nested, 1}, {"sleep", host_sleep_for, 1},
   };
   reserve = malloc(RESERVE_BYTES);
+  keep_for_exceptions(EXCEPTION_BYTES);
   JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
   if (!runtime || !reserve) return false;
   JS_SetMaxStackSize(runtime, STACK_BYTES);

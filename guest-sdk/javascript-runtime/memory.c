@@ -24,6 +24,9 @@ static struct free_block *free_blocks[CLASSES];
 static size_t next, end;
 /* A block that smaller ones come from when there is no more memory. */
 static size_t spare, spare_end;
+/* Lent when there is no more memory for the first time. */
+static void *emergency;
+void lend(void *at);
 /* Whether blocks begin after the source plugin: it is put behind the memory of an engine that has been started. */
 static int is_bundled;
 
@@ -65,13 +68,19 @@ void *malloc(size_t size) {
   }
   size_t needed = sizeof(struct header) + rounded;
   size_t *from = reach(next + needed) ? &next : spare + needed <= spare_end ? &spare : 0;
-  if (!from) return 0;
+  if (!from) {
+    /* What follows is the exception that says so. */
+    if (!spare) lend(emergency);
+    return 0;
+  }
   struct header *header = (struct header *)*from;
   header->size = (uint32_t)rounded;
   header->class = class;
   *from += needed;
   return header + 1;
 }
+
+void keep_for_exceptions(size_t size) { emergency = malloc(size); }
 
 void lend(void *at) {
   if (!at) return;
