@@ -13,8 +13,8 @@ use opcell_engine::{
 };
 use opcell_ir::WorkflowIr;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
-    SqliteJournal,
+    Append, ClockJump, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry,
+    RunId, SqliteJournal,
 };
 use opcell_types::Value;
 use std::{
@@ -90,6 +90,9 @@ impl Journal for Remembering {
     }
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.inner.retain(rule).await
+    }
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.inner.check_clock(now, trust).await
     }
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
         self.inner.delete(run).await

@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Decides a run again from its journal and gives the first event that this version would have decided otherwise,
+    /// Replays a run from its journal and gives the first event that this version would have decided otherwise,
     /// with what it would have decided; `None` when there is none.
     ///
     /// # Errors

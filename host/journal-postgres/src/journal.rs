@@ -15,8 +15,8 @@ use crate::{
 use async_trait::async_trait;
 use deadpool_postgres::{Object, Pool};
 use opcell_journal::{
-    Append, Cut, Damage, Driver, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership, Record,
-    Retention, RunEntry, RunId, RunQuery, RunState, SharedVersions, Snapshot, StatusTally, tally,
+    Append, ClockJump, Cut, Damage, Driver, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Ownership,
+    Record, Retention, RunEntry, RunId, RunQuery, RunState, SharedVersions, Snapshot, StatusTally, tally,
 };
 use std::{
     collections::BTreeMap,
@@ -464,7 +464,7 @@ impl Journal for PostgresJournal {
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         let sql = "WITH ended AS (
-                SELECT r.id, r.updated_at, row_number() OVER (ORDER BY r.created_at DESC, r.run DESC) AS rank
+                SELECT r.id, r.updated_at, row_number() OVER (ORDER BY r.updated_at DESC, r.run DESC) AS rank
                 FROM {s}.runs r LEFT JOIN {s}.owners o ON o.owner = r.owner
                 WHERE r.ended AND coalesce(o.alive_until < clock_timestamp(), true)
             ), gone AS (
@@ -484,6 +484,10 @@ impl Journal for PostgresJournal {
         let client = self.client().await?;
         schema::drop_empty(&**client, &self.settings.schema).await?;
         gone
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        crate::anchor::check(self, now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -123,7 +123,7 @@ impl Lease {
             let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, new_owner())
         };
-        tracing::warn!(owner = %lost.owner, "the journal's lease ran out; the runs of this process belong to whoever takes them");
+        tracing::warn!(owner = %lost.owner, "the journal's lease ran out; other workers may take the runs of this process");
         lost.ownership.lose();
         self.register(pool, settings).await?;
         // Where the server still counts the old lease as held, others need not wait for its end.

@@ -28,6 +28,7 @@ mod schema;
 
 mod rows;
 
+mod anchor;
 mod append;
 mod beside;
 mod lease;

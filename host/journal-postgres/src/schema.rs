@@ -1,6 +1,6 @@
 //! The tables, and what brings a database to them.
 
-use crate::{error::ServerError, settings::Settings, versions};
+use crate::{anchor, error::ServerError, settings::Settings, versions};
 use tokio_postgres::GenericClient;
 
 /// The newest schema that this code reads and writes.
@@ -94,6 +94,7 @@ pub(crate) async fn open(client: &mut tokio_postgres::Client, settings: &Setting
             .await?;
         Found::Ours
     };
+    transaction.batch_execute(&anchor::TABLE.replace("{s}", schema)).await?;
     if settings.shares_versions {
         transaction.batch_execute(&versions::TABLE.replace("{s}", schema)).await?;
     }

@@ -9,7 +9,8 @@
 )]
 
 use crate::{
-    Append, Cut, Fence, Journal, JournalError, NewRun, Record, Retention, RunId, RunQuery, RunState, Snapshot,
+    Append, ClockJump, Cut, DOUBT, Fence, Journal, JournalError, MAX_PAUSE, NewRun, Record, Retention, RunId, RunQuery,
+    RunState, Snapshot,
 };
 use std::sync::Arc;
 
@@ -174,6 +175,59 @@ pub async fn retention_never_touches_a_run_that_has_not_ended(journal: Arc<dyn J
     let left = journal.runs().await.unwrap();
     assert_eq!(left.iter().map(|run| run.run.as_ref()).collect::<Vec<_>>(), ["live"]);
     assert_eq!(left[0].records, 1);
+}
+
+/// A run that has ended at a time, whenever it began.
+async fn ended_run(journal: &dyn Journal, name: &str, began: i64, ended_at: i64) {
+    let run: RunId = name.into();
+    let fence = journal.create(NewRun::empty(&run, "w", began)).await.unwrap();
+    let records = vec![Record { at: ended_at, ..record(1) }];
+    let append = Append { records, state: ended("completed"), ..append(&run, fence, []) };
+    journal.append(append).await.unwrap();
+    journal.release(&run, fence).await.unwrap();
+}
+
+async fn left(journal: &dyn Journal) -> Vec<RunId> {
+    let mut left: Vec<_> = journal.runs().await.unwrap().into_iter().map(|run| run.run).collect();
+    left.sort();
+    left
+}
+
+/// Retention goes by the time at which runs ended, not by that of their start.
+pub async fn retention_counts_from_the_end_of_a_run(journal: Arc<dyn Journal>) {
+    ended_run(&*journal, "long", 10, 2_000).await;
+    ended_run(&*journal, "short", 500, 600).await;
+    ended_run(&*journal, "between", 20, 1_000).await;
+    let gone = journal.retain(Retention { keep: Some(2), ended_after: None }).await.unwrap();
+    assert_eq!(gone, [RunId::from("short")], "it began last and ended first");
+    let gone = journal.retain(Retention { keep: None, ended_after: Some(1_001) }).await.unwrap();
+    assert_eq!(gone, [RunId::from("between")]);
+    assert_eq!(left(&*journal).await, [RunId::from("long")]);
+}
+
+/// A clock that lies before the newest record, or long after it, is in doubt for a day, or until it is trusted.
+pub async fn a_clock_that_jumped_is_in_doubt(journal: Arc<dyn Journal>) {
+    const NOW: i64 = 1_800_000_000_000_000;
+    let doubted = async |now: i64| journal.check_clock(now, false).await.unwrap();
+    assert_eq!(doubted(NOW - MAX_PAUSE).await, None, "an empty journal knows no time");
+    ended_run(&*journal, "a", NOW - 9, NOW).await;
+    // It is reached although the last look at the clock was a month ago.
+    assert_eq!(doubted(NOW + MAX_PAUSE - 1).await, None);
+    let [recorded, past, future] = [NOW + MAX_PAUSE - 1, NOW, NOW + 100 * MAX_PAUSE];
+    assert_eq!(doubted(past).await, Some(ClockJump { now: past, recorded }));
+    assert_eq!(doubted(future).await, Some(ClockJump { now: future, recorded }));
+    // What a run records by that clock is no proof of it.
+    ended_run(&*journal, "b", future, future + 1).await;
+    assert_eq!(doubted(future + 2).await, Some(ClockJump { now: future + 2, recorded }));
+    assert_eq!(doubted(recorded + 1).await, None, "the clock was corrected");
+    assert!(doubted(future + 3).await.is_some(), "the doubt begins again");
+    assert!(doubted(future + DOUBT - 1).await.is_some());
+    assert_eq!(doubted(future + 3 + DOUBT).await, None);
+    // And back, by the word of a person; the records of the future are known to be wrong from then on.
+    assert!(doubted(recorded).await.is_some());
+    assert_eq!(journal.check_clock(recorded, true).await.unwrap(), None);
+    assert_eq!(doubted(recorded + 1).await, None);
+    assert_eq!(left(&*journal).await.len(), 2, "looking deletes nothing");
 }
 
 /// Deleting never touches a run that has not ended.
@@ -349,6 +403,8 @@ macro_rules! contract {
             an_unknown_run_is_an_error_everywhere,
             letters_stay_until_records_say_what_they_say,
             retention_never_touches_a_run_that_has_not_ended,
+            retention_counts_from_the_end_of_a_run,
+            a_clock_that_jumped_is_in_doubt,
             deleting_never_touches_a_run_that_has_not_ended,
             runs_are_listed_a_page_at_a_time_and_counted_by_status,
             the_process_that_drives_runs_is_named_with_their_number,

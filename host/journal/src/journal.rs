@@ -1,6 +1,7 @@
 //! The trait of all journals.
 
 use crate::{
+    clock::ClockJump,
     ownership::Ownership,
     query::{Driver, RunQuery, StatusTally, tally},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState, StoredValue},
@@ -105,20 +106,25 @@ pub struct Damage {
     pub reason: String,
 }
 
-/// The ended runs to keep. A run goes when either rule says so.
+/// The ended runs to keep. A run goes when either rule says so; both go by the time at which it ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// The most ended runs; the newest stay.
+    /// The most ended runs; those that ended last stay.
     pub keep: Option<u64>,
     /// The oldest end that stays, in microseconds since 1970.
     pub ended_after: Option<i64>,
 }
 
 impl Retention {
-    /// Returns `true` if an ended run is to be deleted; `rank` counts ended runs from 1, the newest first.
+    /// The runs that are to be deleted. One that is driven has not ended for its driver.
     #[must_use]
-    pub fn drops(&self, run: &RunEntry, rank: u64) -> bool {
-        self.keep.is_some_and(|keep| rank > keep) || self.ended_after.is_some_and(|oldest| run.updated_at < oldest)
+    pub fn dropped(&self, runs: Vec<RunEntry>) -> Vec<RunId> {
+        let mut ended: Vec<RunEntry> = runs.into_iter().filter(|run| run.state.ended && !run.driven).collect();
+        ended.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| b.run.cmp(&a.run)));
+        let drops = |run: &RunEntry, rank: u64| {
+            self.keep.is_some_and(|keep| rank > keep) || self.ended_after.is_some_and(|oldest| run.updated_at < oldest)
+        };
+        ended.into_iter().zip(1..).filter(|(run, rank)| drops(run, *rank)).map(|(run, _)| run.run).collect()
     }
 }
 
@@ -537,6 +543,14 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// The storage's.
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError>;
+
+    /// Compares the clock, in microseconds since 1970, with the times that the journal has recorded, and keeps what it
+    /// learns. Gives the jump if the clock is in doubt: then [`retain`](Self::retain) must not be called. With `trust`
+    /// the clock is taken as true.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError>;
 
     /// Removes a run that has ended; whether it had.
     ///

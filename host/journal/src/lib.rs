@@ -17,6 +17,8 @@ mod query;
 
 mod versions;
 
+mod clock;
+
 mod journal;
 
 mod memory;
@@ -37,6 +39,7 @@ mod writer;
 #[cfg(feature = "contract")]
 pub mod contract;
 
+pub use clock::{ClockAnchor, ClockJump, DOUBT, MAX_PAUSE};
 pub use journal::{
     Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, SharedJournal, Snapshot,
 };

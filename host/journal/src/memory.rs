@@ -1,6 +1,7 @@
 //! A journal in memory: for tests, for measuring, and for runs that need not survive.
 
 use crate::{
+    clock::{ClockAnchor, ClockJump},
     journal::{Append, Cut, Journal, JournalError, NewRun, OpenedRun, Retention, Snapshot, THIS_PROCESS, in_order},
     record::{Fence, InboxMessage, LazyRecords, Record, RunEntry, RunId, RunState},
 };
@@ -39,11 +40,12 @@ struct Runs {
     ended: VecDeque<RunId>,
     /// The number of records that they have.
     ended_records: u64,
+    clock: Option<ClockAnchor>,
 }
 
 impl Default for Runs {
     fn default() -> Self {
-        Self { by_name: HashMap::new(), keep: ENDED_RECORDS, ended: VecDeque::new(), ended_records: 0 }
+        Self { by_name: HashMap::new(), keep: ENDED_RECORDS, ended: VecDeque::new(), ended_records: 0, clock: None }
     }
 }
 
@@ -305,9 +307,7 @@ impl Journal for MemoryJournal {
     }
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
-        let ended = self.runs().await?.into_iter().filter(|run| run.state.ended && !run.driven);
-        let gone: Vec<RunId> =
-            ended.zip(1..).filter(|(run, rank)| rule.drops(run, *rank)).map(|(run, _)| run.run).collect();
+        let gone = rule.dropped(self.runs().await?);
         let mut runs = self.lock();
         for run in &gone {
             let records = runs.by_name.remove(run).map_or(0, |run| run.len());
@@ -315,6 +315,20 @@ impl Journal for MemoryJournal {
         }
         runs.ended.retain(|run| !gone.contains(run));
         Ok(gone)
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        let mut runs = self.lock();
+        let mut recorded: Vec<i64> = runs.by_name.values().flat_map(|run| [run.created_at, run.updated_at()]).collect();
+        recorded.sort_unstable();
+        let newest = recorded.last().copied();
+        let anchor = runs.clock.unwrap_or_else(|| ClockAnchor::first(newest, now));
+        let (anchor, jump) = match trust {
+            true => (anchor.trust(newest, now), None),
+            false => anchor.check(anchor.reached(recorded, now), newest, now),
+        };
+        runs.clock = Some(anchor);
+        Ok(jump)
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

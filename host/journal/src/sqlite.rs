@@ -1,6 +1,7 @@
 //! A journal in an SQLite file: WAL, `synchronous = FULL`, one writing thread, any number of readers in any process.
 
 mod backup;
+mod clock;
 mod news;
 mod packs;
 mod rows;
@@ -12,6 +13,7 @@ pub use backup::{BackupError, backup, restore};
 
 use crate::{
     checkpoint::Checkpoints,
+    clock::ClockJump,
     journal::{
         Append, Cut, Damage, FoundValues, Journal, JournalError, NewRun, OpenedRun, Retention, busiest_first, shown,
     },
@@ -523,9 +525,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
-        let ended = self.runs().await?.into_iter().filter(|run| run.state.ended && !run.driven);
-        let gone: Vec<RunId> =
-            ended.zip(1..).filter(|(run, rank)| rule.drops(run, *rank)).map(|(run, _)| run.run).collect();
+        let gone = rule.dropped(self.runs().await?);
         self.writer
             .write(move |connection| {
                 for run in &gone {
@@ -537,6 +537,10 @@ impl Journal for SqliteJournal {
                 Ok(gone)
             })
             .await
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.writer.write(move |connection| clock::check(connection, now, trust)).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

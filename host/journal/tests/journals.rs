@@ -291,7 +291,7 @@ async fn a_store_from_before_packs_goes_on_with_them() {
         &path,
         &format!(
             "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE packs; DROP TABLE large_value_uses;
-             DROP TABLE large_values; DROP TABLE staging; PRAGMA user_version = 3;
+             DROP TABLE large_values; DROP TABLE staging; DROP TABLE clock; PRAGMA user_version = 3;
              {RECORDS_THAT_ARRIVE}
              CREATE VIEW events AS SELECT * FROM records;
              CREATE TRIGGER records_of_a_run AFTER DELETE ON runs BEGIN SELECT 1; END;"
@@ -307,6 +307,18 @@ async fn a_store_from_before_packs_goes_on_with_them() {
     assert_eq!(shown, 5, "a pack is one row of the view");
 }
 
+/// There was no anchor of the clock.
+#[tokio::test]
+async fn a_store_of_schema_6_is_upgraded_with_all_its_records() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    with_records(&path, 4).await;
+    edit(&path, "DROP TABLE clock; PRAGMA user_version = 6;");
+    let journal = SqliteJournal::open(&path).unwrap();
+    assert_eq!(journal.read(&"r".into(), 0, 500).await.unwrap(), (1..=4).map(record).collect::<Vec<_>>());
+    assert_eq!(journal.check_clock(1_004, false).await.unwrap(), None);
+}
+
 /// The staging table had another name.
 #[tokio::test]
 async fn a_store_of_schema_5_is_upgraded_with_all_its_records() {
@@ -315,7 +327,7 @@ async fn a_store_of_schema_5_is_upgraded_with_all_its_records() {
     append_together(&path, "before", 5).await;
     edit(
         &path,
-        "DROP VIEW events; DROP TRIGGER records_of_a_run; PRAGMA user_version = 5;
+        "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE clock; PRAGMA user_version = 5;
          CREATE TABLE arrivals (
     id INTEGER PRIMARY KEY,
     first INTEGER NOT NULL,
@@ -351,7 +363,7 @@ async fn a_store_of_schema_4_is_upgraded_with_all_its_records() {
     edit(
         &path,
         &format!(
-            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE staging; PRAGMA user_version = 4;
+            "DROP VIEW events; DROP TRIGGER records_of_a_run; DROP TABLE staging; DROP TABLE clock; PRAGMA user_version = 4;
              {RECORDS_THAT_ARRIVE}
              INSERT INTO arrivals (record, kind, version, at, payload, checksum)
                  SELECT id, kind, version, at, payload, checksum FROM records WHERE id & 0xffff > 2;

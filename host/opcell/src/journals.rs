@@ -10,7 +10,8 @@ use crate::{
     stores::PluginStores,
 };
 use opcell_ir::Diagnostic;
-use opcell_journal::{Journal, JournalError, Retention};
+use opcell_journal::{ClockJump, Journal, JournalError, Retention};
+use opcell_types::FollowUp;
 use std::{path::Path, sync::Arc, time::SystemTime};
 
 /// Opens the journal, and makes it where there is none. Deletes nothing, whatever the settings keep.
@@ -56,9 +57,11 @@ pub(crate) async fn open_with_stores(
 
 async fn retained(journal: Arc<dyn Journal>, settings: &JournalSettings) -> Result<Arc<dyn Journal>, HostError> {
     if settings.keep.is_some() || settings.max_age.is_some() {
-        let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
-        let machine = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
-        let now = journal.now().or(machine).unwrap_or_default();
+        let now = now(&*journal);
+        if let Some(jump) = journal.check_clock(now, false).await? {
+            tracing::warn!("{}", doubt(jump));
+            return Ok(journal);
+        }
         let age = settings.max_age.map(|age| i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
         let ended_after = age.map(|age| now.saturating_sub(age));
         for run in journal.retain(Retention { keep: settings.keep, ended_after }).await? {
@@ -66,6 +69,40 @@ async fn retained(journal: Arc<dyn Journal>, settings: &JournalSettings) -> Resu
         }
     }
     Ok(journal)
+}
+
+/// Microseconds since 1970 by the clock of the journal, or of this machine.
+fn now(journal: &dyn Journal) -> i64 {
+    let micros = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+    let machine = micros.and_then(|since| i64::try_from(since.as_micros()).ok());
+    journal.now().or(machine).unwrap_or_default()
+}
+
+/// The reason why nothing was deleted.
+fn doubt(jump: ClockJump) -> String {
+    let [now, recorded] = [jump.now, jump.recorded].map(shown_time);
+    let (trust_clock, side) = (FollowUp::TrustClock, if jump.now < jump.recorded { "before" } else { "long after" });
+    format!(
+        "no ended run was deleted: the clock says {now}, which is {side} the newest record of the journal \
+         ({recorded}). Correct the clock; if it is right: {trust_clock}. A clock that says the same for a day is taken \
+         as right"
+    )
+}
+
+fn shown_time(micros: i64) -> String {
+    jiff::Timestamp::from_microsecond(micros)
+        .map_or_else(|_| format!("{micros} us since 1970"), |time| time.strftime("%F %T UTC").to_string())
+}
+
+/// Takes the clock as true, although it does not agree with the journal's records. Gives its time as text.
+///
+/// # Errors
+/// As [`open`].
+pub async fn trust_clock(settings: &JournalSettings) -> Result<String, HostError> {
+    let journal = open(settings).await?;
+    let now = now(&*journal);
+    journal.check_clock(now, true).await?;
+    Ok(shown_time(now))
 }
 
 /// Copies the journal whole into a new file, while others may use it. Gives the number of its runs.
@@ -106,12 +143,9 @@ async fn apart<T: Send + 'static>(
 
 #[cfg(feature = "sqlite")]
 mod file {
-    use super::{Arc, Diagnostic, HostError, Journal, JournalError, Path, Rejected};
+    use super::{Arc, Diagnostic, FollowUp, HostError, Journal, JournalError, Path, Rejected};
     use opcell_journal::{BackupError, SqliteJournal};
-    use opcell_types::{
-        FollowUp,
-        files::{Folder, Readers},
-    };
+    use opcell_types::files::{Folder, Readers};
     use std::io;
 
     pub(super) fn backup(store: &Path, copy: &Path) -> Result<u64, HostError> {

@@ -28,6 +28,8 @@ pub enum FollowUp {
     AdoptRun(String),
     /// Accept every such run.
     AdoptRuns,
+    /// Take the clock as true for retention.
+    TrustClock,
     /// Answer the approval of a run.
     ApproveRun,
     /// Compare a plugin with the version that was accepted; without a name, any.
@@ -93,6 +95,7 @@ impl fmt::Display for FollowUp {
             Self::ResumeRun(_) => f.write_str("a resume"),
             Self::AdoptRun(_) => f.write_str("its adoption"),
             Self::AdoptRuns => f.write_str("adopt them"),
+            Self::TrustClock => f.write_str("trust in the clock"),
             Self::ApproveRun => f.write_str("another way"),
             Self::DiffPlugin(_) | Self::DiffServer(_) => f.write_str("a comparison with what was accepted"),
             Self::AcceptPlugin(_) | Self::AcceptServer(_) => f.write_str("an update of opcell.lock"),
@@ -130,6 +133,7 @@ mod tests {
             FollowUp::ResumeRun(run()),
             FollowUp::AdoptRun(run()),
             FollowUp::AdoptRuns,
+            FollowUp::TrustClock,
             FollowUp::ApproveRun,
             FollowUp::DiffPlugin(None),
             FollowUp::AcceptPlugin(Some(run())),

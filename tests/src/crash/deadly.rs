@@ -3,8 +3,8 @@
 use super::recorder::Recorder;
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry, RunId,
-    SqliteJournal,
+    Append, ClockJump, Cut, Fence, InboxMessage, Journal, JournalError, NewRun, OpenedRun, Record, Retention, RunEntry,
+    RunId, SqliteJournal,
 };
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
@@ -182,6 +182,10 @@ impl Journal for Deadly {
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.inner.retain(rule).await
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.inner.check_clock(now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

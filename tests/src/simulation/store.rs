@@ -6,8 +6,8 @@
 use super::chance::Chance;
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Ownership, Record,
-    Retention, RunEntry, RunId,
+    Append, ClockJump, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Ownership,
+    Record, Retention, RunEntry, RunId,
 };
 use std::{
     collections::HashMap,
@@ -397,6 +397,10 @@ impl Journal for Process {
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.runs().retain(rule).await
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.runs().check_clock(now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -19,6 +19,7 @@ fn words(follow_up: &FollowUp) -> String {
         FollowUp::ResumeRun(run) => format!("`opcell runs resume {run}`"),
         FollowUp::AdoptRun(run) => format!("`opcell runs adopt {run}`"),
         FollowUp::AdoptRuns => "`opcell runs adopt --all`".to_owned(),
+        FollowUp::TrustClock => "`opcell runs trust-clock`".to_owned(),
         FollowUp::ApproveRun => "`opcell runs approve`".to_owned(),
         FollowUp::DiffPlugin(name) => of("plugin diff", name),
         FollowUp::AcceptPlugin(name) => of("plugin update", name),

@@ -55,7 +55,7 @@ enum RunsCommand {
     Approve(send::ApproveArgs),
     /// Fill in the form of a tool that asks for input, or decline to.
     Answer(answer::AnswerArgs),
-    /// Decide a run again from its journal; fail where this version decides otherwise.
+    /// Replay a run from its journal; fail where this version decides otherwise.
     Replay(show::ReplayArgs),
     /// Start a new run that shares the first events of another.
     Fork(resume::ForkArgs),
@@ -70,6 +70,8 @@ enum RunsCommand {
     Adopt(adopt::AdoptArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
+    /// Take the clock as right where it disagrees with the journal, so that retention continues.
+    TrustClock,
     /// Copy the journal into a new file; workers can go on using it.
     Backup(keep::BackupArgs),
     /// Restore the journal from a backup.
@@ -99,6 +101,7 @@ pub async fn runs(global: &Global, args: &RunsArgs, terminal: &Terminal) -> Resu
         RunsCommand::Export(export) => export::export(&Open::journal(&config).await?, export, terminal).await,
         RunsCommand::Adopt(adopt) => adopt::adopt(&Open::journal(&config).await?, adopt, terminal).await,
         RunsCommand::Delete(delete) => keep::delete(&Open::journal(&config).await?, delete, terminal).await,
+        RunsCommand::TrustClock => keep::trust_clock(&config, terminal).await,
         RunsCommand::Backup(backup) => keep::backup(&config, backup, terminal).await,
         RunsCommand::Restore(restore) => keep::restore(&config, restore, terminal).await,
         RunsCommand::Fork(fork) => resume::fork(config, fork, terminal).await,

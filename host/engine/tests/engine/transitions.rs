@@ -9,8 +9,8 @@ use opcell_engine::{
 };
 use opcell_ir::SourceFile;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Record, Retention,
-    RunEntry, RunId,
+    Append, ClockJump, Cut, Fence, InboxMessage, Journal, JournalError, MemoryJournal, NewRun, OpenedRun, Record,
+    Retention, RunEntry, RunId,
 };
 use opcell_types::Value;
 use opcell_workflow::promptpack;
@@ -63,6 +63,10 @@ impl Journal for Watched {
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.journal.retain(rule).await
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.journal.check_clock(now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -9,10 +9,11 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use std::{io, path::Path, sync::OnceLock};
 
 /// The schema that this code reads and writes; stores of any other are refused.
-pub(super) const SCHEMA: u32 = 6;
+pub(super) const SCHEMA: u32 = 7;
 
-/// The schema before the staging table had its name; the one before it had one row for each append; the one before
-/// packs and large values. Stores of all three are brought to this one.
+/// The schema before the anchor of the clock; the one before the staging table had its name; the one before it had one
+/// row for each append; the one before packs and large values. Stores of all four are brought to this one.
+const BEFORE_CLOCK: u32 = 6;
 const BEFORE_STAGING: u32 = 5;
 const BEFORE_APPENDS: u32 = 4;
 const BEFORE_PACKS: u32 = 3;
@@ -112,6 +113,16 @@ CREATE VIEW events AS
           UNION ALL SELECT id, 'packed', NULL, NULL, count || ' events, compressed' FROM packs) AS all_records
     JOIN runs ON runs.id = all_records.id >> 32
     ORDER BY all_records.id;
+";
+
+/// The table of one row by which a clock that jumped is told.
+const CLOCK: &str = "
+CREATE TABLE clock (
+    id INTEGER PRIMARY KEY,
+    trusted_at INTEGER NOT NULL,
+    doubted_since INTEGER,
+    discounted_until INTEGER NOT NULL
+) STRICT;
 ";
 
 /// The counterpart of those in schema 5.
@@ -261,6 +272,7 @@ const REPLACED: [&str; 2] = ["records_of_a_run", "events"];
 /// did not make: whoever made the file would have it run. Looks at nothing but definitions.
 fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError> {
     static OF_NOW: OnceLock<Tables> = OnceLock::new();
+    static WITHOUT_CLOCK: OnceLock<Tables> = OnceLock::new();
     static BEFORE: OnceLock<Tables> = OnceLock::new();
     static THEN: OnceLock<Tables> = OnceLock::new();
     static LONG_AGO: OnceLock<Tables> = OnceLock::new();
@@ -268,7 +280,8 @@ fn check_tables(connection: &Connection, path: &Path) -> Result<(), JournalError
     let look = connection.unchecked_transaction().map_err(sound(path))?;
     let found: u32 = look.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(sound(path))?;
     let (tables, made_by, replaced): (_, _, &[&str]) = match found {
-        SCHEMA => (&OF_NOW, [TABLES, PACKS, STAGING].concat(), &[]),
+        SCHEMA => (&OF_NOW, [TABLES, PACKS, STAGING, CLOCK].concat(), &[]),
+        BEFORE_CLOCK => (&WITHOUT_CLOCK, [TABLES, PACKS, STAGING].concat(), &[]),
         BEFORE_STAGING => (&BEFORE, [TABLES, PACKS, ARRIVALS].concat(), &REPLACED),
         BEFORE_APPENDS => (&THEN, [TABLES, PACKS, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
         BEFORE_PACKS => (&LONG_AGO, [TABLES, RECORDS_THAT_ARRIVE].concat(), &REPLACED),
@@ -311,10 +324,11 @@ fn create(connection: &Connection, path: &Path) -> Result<(), JournalError> {
             return Ok(());
         }
         let statements: &[&str] = match found {
-            0 => &[TABLES, PACKS, STAGING],
-            BEFORE_STAGING => &[UNHOOK, STAGING, RENAME],
-            BEFORE_PACKS => &[SETTLE, PACKS, STAGING],
-            BEFORE_APPENDS => &[SETTLE, STAGING],
+            0 => &[TABLES, PACKS, STAGING, CLOCK],
+            BEFORE_CLOCK => &[CLOCK],
+            BEFORE_STAGING => &[UNHOOK, STAGING, RENAME, CLOCK],
+            BEFORE_PACKS => &[SETTLE, PACKS, STAGING, CLOCK],
+            BEFORE_APPENDS => &[SETTLE, STAGING, CLOCK],
             _ => return Err(JournalError::Schema { path: path.display().to_string(), found, supported: SCHEMA }),
         };
         let tables: i64 =

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun,
-    Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
+    Append, ClockJump, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun,
+    OpenedRun, Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
 use std::{
     collections::BTreeMap,
@@ -105,6 +105,10 @@ impl Journal for Metered {
 
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.journal.retain(rule).await
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.journal.check_clock(now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

@@ -20,8 +20,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use opcell_journal::{
-    Append, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun, OpenedRun,
-    Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
+    Append, ClockJump, Cut, Driver, Fence, FoundValues, InboxMessage, Journal, JournalError, LazyRecords, NewRun,
+    OpenedRun, Ownership, Record, Retention, RunEntry, RunId, RunQuery, SharedVersions, StatusTally,
 };
 use opcell_types::FollowUp;
 use opcell_types::files::{Folder, Readers, lock, read_text_bounded};
@@ -319,6 +319,10 @@ impl Journal for OfProject {
         let wanted = limit.saturating_add(elsewhere.len());
         let runs = self.journal.runnable(now, wanted as u64).await?;
         Ok(runs.into_iter().filter(|run| !elsewhere.contains(run)).take(limit).collect())
+    }
+
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.journal.check_clock(now, trust).await
     }
 
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {

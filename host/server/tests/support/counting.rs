@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use opcell::{Host, Value, Workflow, document};
 use opcell_engine::RunOptions;
 use opcell_journal::{
-    Append, Cut, Fence, InboxMessage, Journal, JournalError, LazyRecords, MemoryJournal, NewRun, OpenedRun, Record,
-    Retention, RunEntry, RunId,
+    Append, ClockJump, Cut, Fence, InboxMessage, Journal, JournalError, LazyRecords, MemoryJournal, NewRun, OpenedRun,
+    Record, Retention, RunEntry, RunId,
 };
 use serde_json::json;
 use std::{
@@ -135,6 +135,9 @@ impl Journal for Counting {
     }
     async fn retain(&self, rule: Retention) -> Result<Vec<RunId>, JournalError> {
         self.touch().retain(rule).await
+    }
+    async fn check_clock(&self, now: i64, trust: bool) -> Result<Option<ClockJump>, JournalError> {
+        self.touch().check_clock(now, trust).await
     }
     async fn delete(&self, run: &RunId) -> Result<bool, JournalError> {
         self.touch().delete(run).await

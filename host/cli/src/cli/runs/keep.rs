@@ -1,4 +1,4 @@
-//! `opcell runs delete`, `backup` and `restore`: what becomes of a journal's runs.
+//! `opcell runs delete`, `trust-clock`, `backup` and `restore`: what becomes of a journal's runs.
 
 use super::{Exit, Failure, Open, Terminal};
 use crate::cli::units::counted;
@@ -42,6 +42,17 @@ pub async fn delete(open: &Open, args: &DeleteArgs, terminal: &Terminal) -> Resu
         terminal.json(&json!({"deleted": deleted}))?;
     } else {
         terminal.line(&format!("deleted {}", counted(deleted.len() as u64, "run")))?;
+    }
+    Ok(Exit::Done)
+}
+
+pub async fn trust_clock(config: &Config, terminal: &Terminal) -> Result<Exit, Failure> {
+    let settings = config.journal.as_ref().ok_or_else(|| Diagnostic::error("no-journal", "there is no journal"))?;
+    let now = journals::trust_clock(settings).await?;
+    if terminal.json {
+        terminal.json(&json!({"journal": settings.place.to_string(), "clock": now}))?;
+    } else {
+        terminal.line(&format!("retention of {} goes by {now}", settings.place))?;
     }
     Ok(Exit::Done)
 }
