@@ -45,6 +45,7 @@ mod repair;
 mod result;
 #[cfg(feature = "mcp")]
 mod server;
+mod standing;
 #[cfg(feature = "mcp")]
 mod task;
 #[cfg(all(test, feature = "mcp"))]
@@ -79,6 +80,7 @@ pub use listing::{ListedPrompt, ListedResource, ListedTool, Listing, Offers};
 pub use python::{is_started_without_variables, reads_pycache};
 #[cfg(feature = "mcp")]
 pub use server::Server;
+pub use standing::{ServerStanding, ServerState, ServerUse, ToolChange, ToolChangeKind};
 #[cfg(not(feature = "mcp"))]
 pub use unavailable::Server;
 

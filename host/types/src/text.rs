@@ -111,6 +111,14 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// An estimate of the tokens that a model reads a text as: four bytes of ASCII, or one other character.
+#[must_use]
+pub fn estimated_tokens(text: &str) -> u64 {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().count() - ascii;
+    (ascii.div_ceil(4) + others) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::{cleaned, masked, one_line, printable};

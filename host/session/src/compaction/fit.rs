@@ -3,7 +3,7 @@
 use opcell_engine::conversation::{AttachmentKind, Message, Messages, Role};
 use opcell_engine::offer::READ_RESULT;
 use opcell_engine::ports::ModelRound;
-use opcell_types::Value;
+use opcell_types::{Value, text::estimated_tokens as estimate};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -45,13 +45,6 @@ enum Form {
 struct Round {
     begin: usize,
     end: usize,
-}
-
-/// An estimate of the tokens of a text: four bytes of ASCII, or one other character.
-pub(super) fn estimate(text: &str) -> u64 {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let others = text.chars().count() - ascii;
-    (ascii.div_ceil(4) + others) as u64
 }
 
 fn estimate_value(value: &Value) -> u64 {

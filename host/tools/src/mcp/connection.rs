@@ -3,7 +3,7 @@
 //! A server is asked first what it speaks (`server/discover`, revision 2026-07-28). One that does not know that,
 //! answers something else or nothing gets the handshake of the revisions before; one that ends is started once more
 //! with the handshake alone. One that answers late, after it was sent the handshake, may refuse that: it is started once
-//! more, and given the whole time to say what it speaks.
+//! more, and given the whole time to say what it speaks; so is one that then stays silent.
 
 use super::{
     Listing, McpServer, Remote, StartCheck, ask, failed,
@@ -34,16 +34,24 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Bytes of a sentence about a handshake.
 const REASON_BYTES: usize = 700;
 
-/// The longest time for which `server/discover` may stay without an answer of a process, and its share of the time of a
+/// The longest time for which `server/discover` may stay without an answer, and its share of the time of a
 /// call. Programs that take no notice of what they do not know wait that long at each start; programs that take longer
 /// to start, and speak the current revision alone, are started twice.
 const PROBE: Duration = Duration::from_secs(2);
 const PROBE_SHARE: u32 = 4;
+
+/// The sentence about a server that answers discovery late, and the handshake not at all.
+const SILENT: &str = "it answered `server/discover` late, and then not `initialize`";
+
+/// The time for which discovery may stay without an answer; nothing where it has the whole time.
+fn probe(config: &McpServer, opening: Opening) -> Option<Duration> {
+    (opening != Opening::CurrentLate).then_some(PROBE.min(config.call_time / PROBE_SHARE))
+}
 
 /// The age of a list of tools after which a server is asked again that says nothing of changes by itself, or whose list
 /// could not be read whole.
@@ -110,15 +118,27 @@ impl Connection {
             let message = format!("MCP server `{name}` ({}): {}", remote.url, printable(&what, REASON_BYTES));
             failed("mcp-not-started", message, false)
         };
-        let wire = Arc::new(Wire::of_texts());
-        let transport = super::remote::transport(remote, config.result_bytes, wire.clone()).await.map_err(failed)?;
-        match handshake(transport, &wire, config.call_time, Opening::Current, None).await {
-            Ok((service, changed)) => {
-                Ok(Arc::new(Self { service, wire, process: None, changed, listing: Mutex::default() }))
-            }
-            Err(Handshake::Late(late)) => Err(failed(late)),
-            Err(Handshake::Failed(why)) => {
-                Err(failed(why.unwrap_or_else(|| "it ended the connection before the handshake".to_owned())))
+        let mut opening = Opening::Current;
+        loop {
+            let wire = Arc::new(Wire::of_texts());
+            let probe = probe(config, opening);
+            let transport = super::remote::transport(remote, config.result_bytes, wire.clone(), probe);
+            let transport = transport.await.map_err(failed)?;
+            // Its time is kept where requests are sent: the library sends no second one before the first is answered.
+            match handshake(transport, &wire, config.call_time, opening, None).await {
+                Ok((service, changed)) => {
+                    return Ok(Arc::new(Self { service, wire, process: None, changed, listing: Mutex::default() }));
+                }
+                Err(Handshake::Late(late)) => return Err(failed(late)),
+                // It may speak the current revision alone, and be slow.
+                Err(Handshake::Failed(_)) if opening == Opening::Current && wire.is_undiscovered() => {
+                    opening = Opening::CurrentLate;
+                }
+                Err(Handshake::Failed(why)) => {
+                    let why = why.unwrap_or_else(|| "it ended the connection before the handshake".to_owned());
+                    return Err(failed(why));
+                }
+                Err(Handshake::Silent) => return Err(failed(SILENT.to_owned())),
             }
         }
     }
@@ -139,12 +159,15 @@ impl Connection {
         let longest = usize::try_from(config.result_bytes).unwrap_or(usize::MAX);
         let wire = Arc::new(Wire::of_messages());
         let lines = Lines::new(stdout, stdin, longest, wire.clone());
-        let probe = (opening != Opening::CurrentLate).then_some(PROBE.min(config.call_time / PROBE_SHARE));
-        match handshake(lines, &wire, config.call_time, opening, probe).await {
+        match handshake(lines, &wire, config.call_time, opening, probe(config, opening)).await {
             Ok((service, changed)) => {
                 Ok(Arc::new(Self { service, wire, process: Some(process), changed, listing: Mutex::default() }))
             }
             Err(Handshake::Late(late)) => Err(not_started(format!("{late}{}", process.last_words()))),
+            Err(Handshake::Silent) => {
+                let again = (opening == Opening::Current).then_some(Opening::CurrentLate);
+                Err(NotStarted { again, ..not_started(format!("{SILENT}{}", process.last_words())) })
+            }
             Err(Handshake::Failed(Some(why))) => {
                 let failed = not_started(format!("{}{}", printable(&why, REASON_BYTES), process.last_words()));
                 let again = (opening == Opening::Current && wire.speaks_current()).then_some(Opening::CurrentLate);
@@ -259,15 +282,26 @@ impl Connection {
         self.wire.send_params(params);
     }
 
+    /// Returns `true` if the server need not be asked again for a list.
+    fn is_fresh(&self, listing: &Listing, asked: Instant) -> bool {
+        let lasts = !self.is_current() && listing.partial.is_none();
+        lasts || asked.elapsed() < LISTING_AGE
+    }
+
+    /// Returns `true` if this list is the last one, and fresh.
+    pub(super) fn has_current(&self, listing: &Arc<Listing>) -> bool {
+        let kept = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_last =
+            |(last, asked): &(Arc<Listing>, Instant)| Arc::ptr_eq(last, listing) && self.is_fresh(last, *asked);
+        !self.changed.load(Ordering::Acquire) && kept.as_ref().is_some_and(is_last)
+    }
+
     /// The tools that it lists; asked for again only after it said that they changed.
     pub(super) async fn tools(&self) -> Result<Arc<Listing>, Answer> {
         let kept = || self.listing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.changed.swap(false, Ordering::AcqRel);
-        let is_fresh = |listing: &Listing, asked: Instant| {
-            let lasts = !self.is_current() && listing.partial.is_none();
-            lasts || asked.elapsed() < LISTING_AGE
-        };
-        if let Some((listing, _)) = kept().clone().filter(|(listing, asked)| !changed && is_fresh(listing, *asked)) {
+        let fresh = kept().clone().filter(|(listing, asked)| !changed && self.is_fresh(listing, *asked));
+        if let Some((listing, _)) = fresh {
             return Ok(listing);
         }
         match ask::ask(self).await {
@@ -295,6 +329,8 @@ fn waiting() -> ClientCapabilities {
 enum Handshake {
     /// It took too long; with a sentence.
     Late(String),
+    /// It answered discovery after its time, and then not the handshake.
+    Silent,
     /// The server answered something else, where it did; with a sentence.
     Failed(Option<String>),
 }
@@ -327,7 +363,21 @@ where
         Opening::Handshake => ClientLifecycleMode::Initialize,
     };
     let serving = handler.serve_with_lifecycle(Patient::new(transport, wire.clone(), probe), lifecycle);
-    match timeout(time, serving).await {
+    let silent = async {
+        match probe.filter(|_| opening == Opening::Current) {
+            Some(grace) => {
+                wire.spoke_late().await;
+                sleep(grace).await;
+            }
+            None => std::future::pending().await,
+        }
+    };
+    let served = tokio::select! {
+        biased;
+        served = timeout(time, serving) => served,
+        () = silent => return Err(Handshake::Silent),
+    };
+    match served {
         Ok(Ok(service)) => Ok((service, changed)),
         // The library's own words are of its types: what the server said is known here.
         Ok(Err(error)) => {

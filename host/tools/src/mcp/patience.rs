@@ -93,10 +93,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Patient<T> {
                 biased;
                 message = self.inner.receive() => break message?,
                 () = at(self.probed.as_ref().map(|(_, end)| *end)) => {
-                    // A server of an earlier revision may take no notice of a method that it does not know.
                     let Some((id, _)) = self.probed.take() else { continue };
-                    let why = "it did not answer `server/discover`".to_owned();
-                    if let Some(message) = self.wire.answer(&id, Answer::Lost(why)) {
+                    if let Some(message) = self.wire.undiscovered(&id) {
                         return Some(message);
                     }
                 }

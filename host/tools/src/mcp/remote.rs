@@ -33,7 +33,9 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const JSON: &str = "application/json";
@@ -54,6 +56,8 @@ pub(super) struct Checked {
     client: reqwest::Client,
     most: usize,
     wire: Arc<Wire>,
+    /// The time for which discovery may stay without an answer; nothing where it has the whole time.
+    probe: Option<Duration>,
 }
 
 /// The transport to a server.
@@ -64,6 +68,7 @@ pub(super) async fn transport(
     remote: &Remote,
     most: u64,
     wire: Arc<Wire>,
+    probe: Option<Duration>,
 ) -> Result<StreamableHttpClientTransport<Checked>, String> {
     let http = HttpClient::new(FetchLimits::default());
     let rules = std::slice::from_ref(&remote.rule);
@@ -76,7 +81,7 @@ pub(super) async fn transport(
         let secret = Secret::read(credential).await.map_err(|error| error.to_string())?;
         config.custom_headers.insert(secret.header.clone(), secret.value.clone());
     }
-    Ok(StreamableHttpClientTransport::with_client(Checked { client, most, wire }, config))
+    Ok(StreamableHttpClientTransport::with_client(Checked { client, most, wire, probe }, config))
 }
 
 type Failed = StreamableHttpError<io::Error>;
@@ -158,6 +163,18 @@ impl Checked {
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<reqwest::Response, Failed> {
         let answer = opcell_process::outbound(request.send()).await.map_err(|error| unreachable(&broken(&error)))?;
         if answer.status().is_redirection() { Err(refused(redirection(&answer))) } else { Ok(answer) }
+    }
+
+    /// The events of the answer to discovery, up to the end of its time.
+    fn until(
+        &self,
+        end: Instant,
+        id: &RequestId,
+        events: BoxStream<'static, Result<Sse, SseError>>,
+    ) -> BoxStream<'static, Result<Sse, SseError>> {
+        let (wire, id) = (self.wire.clone(), id.clone());
+        let over = stream::once(async move { wire.undiscovered(&id).map(|message| Ok(event_of(&message))) });
+        events.take_until(sleep_until(end)).chain(over.filter_map(std::future::ready)).boxed()
     }
 
     /// The messages of a stream of events. Where a request is answered by them, its answer ends them.
@@ -510,6 +527,10 @@ impl EventLength {
     }
 }
 
+fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
 fn kind(answer: &reqwest::Response) -> String {
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     kind.unwrap_or_default().to_ascii_lowercase()
@@ -527,7 +548,23 @@ impl StreamableHttpClient for Checked {
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failed> {
         self.wire.sent(&message);
-        match self.post(uri, &message, session, custom).await {
+        let end = self.probe.filter(|_| is_discovery(&message)).map(|time| Instant::now() + time);
+        let posted = self.post(uri, &message, session, custom);
+        let posted = match end.zip(id_of(&message)) {
+            None => posted.await,
+            Some((end, id)) => match timeout_at(end, posted).await {
+                Ok(Ok(StreamableHttpPostResponse::Sse(events, session))) => {
+                    Ok(StreamableHttpPostResponse::Sse(self.until(end, id, events), session))
+                }
+                Ok(posted) => posted,
+                Err(_) => {
+                    return Ok(self.wire.undiscovered(id).map_or(StreamableHttpPostResponse::Accepted, |answer| {
+                        StreamableHttpPostResponse::Json(answer, None)
+                    }));
+                }
+            },
+        };
+        match posted {
             // A request ends with a sentence, and not with the error of a library.
             Err(StreamableHttpError::Client(error)) => {
                 let Some(id) = id_of(&message) else {

@@ -4,11 +4,14 @@
 //! others.
 
 use super::{
-    AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, StartCheck,
+    AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, MESSAGE_BYTES, McpServer, ServerStanding,
+    ServerState, StartCheck,
     connection::Connection,
     failed,
     input::{self, Required},
-    result, task,
+    result,
+    standing::Meter,
+    task,
     wire::{Answer, error_text},
 };
 use futures_util::{
@@ -18,8 +21,8 @@ use futures_util::{
 use opcell_types::{Failure, InputForm, InputRequest, Value, suggest};
 use rmcp::model::CallToolRequestParams;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 use tokio::time::timeout;
 
@@ -47,6 +50,16 @@ pub struct Server {
     pins: Option<Arc<dyn AcceptedTools>>,
     check: Option<Arc<dyn StartCheck>>,
     slot: Mutex<Slot>,
+    meter: Meter,
+    last: Mutex<Last>,
+}
+
+/// The last that was heard of a server, running or not.
+#[derive(Default)]
+struct Last {
+    listing: Option<Arc<Listing>>,
+    /// Why it did not start, or did not list its tools.
+    problem: Option<String>,
 }
 
 impl std::fmt::Debug for Server {
@@ -59,7 +72,15 @@ impl Server {
     /// A server that is started when it is first needed.
     #[must_use]
     pub fn new(name: String, config: McpServer) -> Self {
-        Self { name, config, pins: None, check: None, slot: Mutex::default() }
+        Self {
+            name,
+            config,
+            pins: None,
+            check: None,
+            slot: Mutex::default(),
+            meter: Meter::default(),
+            last: Mutex::default(),
+        }
     }
 
     /// Calls only tools that are as they were accepted.
@@ -94,6 +115,16 @@ impl Server {
     /// `mcp-not-started` with the end of what the server wrote to its standard error, `mcp-error`, `mcp-disconnected`
     /// or `timeout`.
     pub async fn tools(&self) -> Result<Arc<Listing>, Failure> {
+        let listed = self.list().await;
+        let mut last = self.last();
+        match &listed {
+            Ok(listing) => *last = Last { listing: Some(listing.clone()), problem: None },
+            Err(failure) => last.problem = Some(failure.message.clone()),
+        }
+        listed
+    }
+
+    async fn list(&self) -> Result<Arc<Listing>, Failure> {
         let open = self.connection().await?;
         match timeout(self.config.call_time, open.tools()).await {
             Ok(Ok(listing)) => Ok(listing),
@@ -104,6 +135,53 @@ impl Server {
                 Err(failed("timeout", message, true))
             }
         }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The standing of the server, which is not started for it.
+    #[must_use]
+    pub fn standing(&self) -> ServerStanding {
+        let Last { listing, problem } = {
+            let last = self.last();
+            Last { listing: last.listing.clone(), problem: last.problem.clone() }
+        };
+        let state = match &*self.slot.lock().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Running(open) if open.is_open() => ServerState::Running,
+            Slot::Running(_) => ServerState::Ended,
+            Slot::Starting(starting) => match starting.peek() {
+                None => ServerState::Starting,
+                Some(Ok(open)) if open.is_open() => ServerState::Running,
+                Some(Ok(_)) => ServerState::Ended,
+                Some(Err(_)) => ServerState::Failed,
+            },
+            Slot::Idle if problem.is_some() => ServerState::Failed,
+            Slot::Idle => ServerState::Idle,
+        };
+        let accepted = self.pins.as_ref().and_then(|pins| pins.accepted(&self.name));
+        let changes = match (&listing, accepted) {
+            (Some(listing), Some(accepted)) => listing.changes(&accepted),
+            _ => Vec::new(),
+        };
+        ServerStanding { state, problem, used: self.meter.used(), listing, changes }
+    }
+
+    /// Returns `true` if a list that the server gave is the one that [`tools`](Self::tools) would give without asking
+    /// it again.
+    #[must_use]
+    pub fn is_current(&self, listing: &Arc<Listing>) -> bool {
+        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match &*slot {
+            Slot::Running(open) => open,
+            Slot::Starting(starting) => match starting.peek() {
+                Some(Ok(open)) => open,
+                _ => return false,
+            },
+            Slot::Idle => return false,
+        };
+        open.is_open() && open.has_current(listing)
     }
 
     /// One of its tools.
@@ -158,6 +236,33 @@ impl Server {
     /// With the tool's own failure, or how the server failed; with [`Failure::input`] where the tool asks a person and
     /// the caller waits for one.
     pub async fn call(&self, tool: &str, arguments: &Value, options: CallOptions<'_>) -> Result<Called, Failure> {
+        let began = Instant::now();
+        let called = self.call_uncounted(tool, arguments, options).await.map_err(|failure| self.with_bounds(failure));
+        let received = match &called {
+            Ok(called) => Ok(called.value.measure().bytes()),
+            Err(failure) if failure.input.is_some() => Ok(0),
+            Err(_) => Err(()),
+        };
+        self.meter.ended(began.elapsed(), arguments.measure().bytes(), received);
+        called
+    }
+
+    /// Adds to what a confined server says of its rights where those are set: it does not know of its bounds.
+    fn with_bounds(&self, mut failure: Failure) -> Failure {
+        let is_refused = ["EACCES", "EPERM", "Permission denied", "permission denied", "Operation not permitted"]
+            .iter()
+            .any(|words| failure.message.contains(words));
+        if self.config.confine && is_refused {
+            let name = &self.name;
+            failure.message = format!(
+                "{} (the server is confined: `read`, `write` and `network` of [mcp.{name}] are what it reaches)",
+                failure.message
+            );
+        }
+        failure
+    }
+
+    async fn call_uncounted(&self, tool: &str, arguments: &Value, options: CallOptions<'_>) -> Result<Called, Failure> {
         let arguments = match serde_json::Value::from(arguments) {
             serde_json::Value::Object(arguments) => arguments,
             _ => {
@@ -282,6 +387,7 @@ impl Server {
                 Ok(open) => Slot::Running(open.clone()),
                 Err(_) => Slot::Idle,
             };
+            self.last().problem = started.as_ref().err().map(|failure| failure.message.clone());
         }
         started
     }

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::type_complexity, reason = "tests and what they share")]
 
-use super::{Binary, CallOptions, McpServer, Server};
+use super::{Binary, CallOptions, McpServer, Server, ServerState, ServerUse};
 use opcell_types::{Failure, Source, Value};
 use std::{fmt::Write as _, time::Duration};
 use tokio::time::timeout;
@@ -451,6 +451,10 @@ async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_el
     }
 }
 
+/// The status of an answer that does not come, or not to its end.
+#[cfg(feature = "http")]
+const NEVER: &str = "never";
+
 /// A server over HTTP that answers what `answer` says to the body of each POST: status, headers, body.
 #[cfg(feature = "http")]
 async fn over_http(
@@ -488,6 +492,11 @@ async fn over_http(
                 };
                 let (status, headers, body) =
                     if head.starts_with("POST") { answer(&head, &body) } else { ("405 No", "", String::new()) };
+                if status == NEVER {
+                    // An answer that begins and does not end, or none.
+                    let _ = stream.write_all(body.as_bytes()).await;
+                    std::future::pending::<()>().await;
+                }
                 let length = body.len();
                 let text = format!(
                     "HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
@@ -560,6 +569,83 @@ async fn a_server_over_http_is_called_with_its_credential_and_answers_in_json_or
     let server = over_http(true, move |head, body| conversation(head, body, done)).await;
     assert_eq!(server.tools().await.unwrap().tools.len(), 1);
     assert_eq!(call(&server).await.unwrap(), Value::from("done"));
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_server_over_http_that_never_answers_discovery_gets_the_handshake() {
+    let done = r#"{"content":[{"type":"text","text":"done"}]}"#;
+    let begun = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: wait\n\n";
+    for begun in ["", begun] {
+        let server = over_http(true, move |head, body| match body.contains("server/discover") {
+            true => (NEVER, "", begun.to_owned()),
+            false => conversation(head, body, done),
+        });
+        assert_eq!(call(&server.await).await.unwrap(), Value::from("done"), "{begun}");
+    }
+}
+
+/// As a process that takes its time to start.
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_server_over_http_that_is_slow_and_has_no_handshake_is_asked_again_with_the_whole_time() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let server = over_http(true, move |head, body| {
+        const JSON: &str = "content-type: application/json\r\n";
+        let message: serde_json::Value = serde_json::from_str(body).unwrap();
+        let of = |rest: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":{},{rest}}}", message["id"]);
+        match message["method"].as_str().unwrap() {
+            "server/discover" if counted.fetch_add(1, Ordering::Relaxed) == 0 => (NEVER, "", String::new()),
+            "server/discover" => {
+                let spoken = r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0}"#;
+                ("200 OK", JSON, of(spoken))
+            }
+            "initialize" => ("200 OK", JSON, of(r#""error":{"code":-32601,"message":"no such method"}"#)),
+            _ => conversation(head, body, r#"{"resultType":"complete","content":[{"type":"text","text":"noon"}]}"#),
+        }
+    });
+    assert_eq!(call(&server.await).await.unwrap(), Value::from("noon"));
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn the_calls_of_a_server_are_counted_and_the_changes_of_its_tools_named() {
+    let results = [
+        answer(r#"{"content":[{"type":"text","text":"plain"}]}"#),
+        answer(r#"{"content":[{"type":"text","text":"busy"}],"isError":true}"#),
+    ];
+    let results: Vec<&str> = results.iter().map(String::as_str).collect();
+    let tools = r#"[{"name":"a","description":"Adds.","inputSchema":{"type":"object"}}]"#;
+    let (server, _folder) = listing_server(tools, &results, |config| config);
+    let standing = server.standing();
+    assert_eq!(
+        (standing.state, standing.used, standing.listing.is_none()),
+        (ServerState::Idle, ServerUse::default(), true)
+    );
+    call(&server).await.unwrap();
+    call(&server).await.unwrap_err();
+    let listing = server.tools().await.unwrap();
+    let standing = server.standing();
+    assert_eq!((standing.state, standing.used.calls, standing.used.failures), (ServerState::Running, 2, 1));
+    assert_eq!((standing.used.bytes_sent, standing.used.bytes_received), (4, 7), "two `{{}}` and one `\"plain\"`");
+    assert!(standing.used.longest <= standing.used.time && standing.used.mean().is_some());
+    assert!(server.is_current(&listing));
+    assert_eq!(listing.description_size(), (23, 8), "`a`, `Adds.` and the schema");
+
+    let changes = |accepted: &[(&str, &str)]| {
+        let digest = |text: &str| match text {
+            "" => listing.tools["a"].digest.clone(),
+            text => opcell_types::Digest::of_hash(blake3::hash(text.as_bytes())),
+        };
+        let accepted = accepted.iter().map(|(tool, text)| ((*tool).to_owned(), digest(text))).collect();
+        let shown = |change: super::ToolChange| format!("{} {}", change.tool, change.kind.name());
+        listing.changes(&accepted).into_iter().map(shown).collect::<Vec<_>>()
+    };
+    assert!(changes(&[("a", "")]).is_empty());
+    assert_eq!(changes(&[("a", "other"), ("b", "x")]), ["a changed", "b gone"]);
+    assert_eq!(changes(&[]), ["a new"]);
 }
 
 #[cfg(feature = "http")]

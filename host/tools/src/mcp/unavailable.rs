@@ -1,6 +1,9 @@
 //! Stands where a server would be, in a program that is built without MCP.
 
-use super::{AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, McpServer, Offers, StartCheck, failed};
+use super::{
+    AcceptedTools, Binary, CallOptions, Called, ListedTool, Listing, McpServer, Offers, ServerStanding, ServerState,
+    ServerUse, StartCheck, failed,
+};
 use opcell_types::{Failure, Value};
 use std::sync::Arc;
 
@@ -93,6 +96,24 @@ impl Server {
     /// Always.
     pub async fn prompt(&self, _name: &str, _arguments: &Value, _binary: Binary) -> Result<Value, Failure> {
         Err(self.refused())
+    }
+
+    /// Never started.
+    #[must_use]
+    pub fn standing(&self) -> ServerStanding {
+        ServerStanding {
+            state: ServerState::Failed,
+            problem: Some(self.refused().message),
+            used: ServerUse::default(),
+            listing: None,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Lists nothing.
+    #[must_use]
+    pub fn is_current(&self, _listing: &Arc<Listing>) -> bool {
+        false
     }
 
     fn refused(&self) -> Failure {

@@ -22,6 +22,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
+use tokio::sync::Notify;
 
 /// Messages of one batch that are read.
 const MAX_BATCH: usize = 1_000;
@@ -101,6 +102,8 @@ pub(super) struct Wire {
     /// for none of its own types then.
     as_text: bool,
     state: Mutex<State>,
+    /// Tells that discovery was answered after its time.
+    late: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +117,8 @@ struct State {
     /// The server speaks the current revision: it answered discovery after its time, or refused the handshake with that
     /// revision's name.
     speaks_current: bool,
+    /// Discovery was not answered in its time.
+    undiscovered: bool,
     /// Why the handshake failed, if the answer to it could not be read or did not come.
     trouble: Option<String>,
     /// The last line that was not understood.
@@ -360,9 +365,29 @@ impl Wire {
             && discovered(result).is_ok()
         {
             state.speaks_current = true;
+            self.late.notify_one();
         } else {
             tracing::debug!("an MCP server answers what nothing waits for");
         }
+    }
+
+    /// Waits until discovery is answered after its time.
+    pub(super) async fn spoke_late(&self) {
+        self.late.notified().await;
+    }
+
+    /// The end of the time of discovery: the server gets the handshake. Nothing for one that was answered.
+    pub(super) fn undiscovered(&self, id: &RequestId) -> Option<ServerJsonRpcMessage> {
+        // A server of an earlier revision may take no notice of a method that it does not know.
+        let message = self.answer(id, Answer::Lost("it did not answer `server/discover`".to_owned()))?;
+        self.state().undiscovered = true;
+        Some(message)
+    }
+
+    /// Returns `true` if discovery was not answered in its time.
+    #[cfg(feature = "http")]
+    pub(super) fn is_undiscovered(&self) -> bool {
+        self.state().undiscovered
     }
 
     /// Returns `true` if the server refused a handshake and speaks the current revision, which has none.
