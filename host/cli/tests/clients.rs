@@ -200,10 +200,11 @@ fn a_browser_shows_the_pages_without_a_complaint_and_takes_no_text_for_code() {
     server.wait_for("r2", "completed");
     server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r1"}));
     server.wait_for("r1", "suspended");
-    let pages: [(&str, &[&str]); 8] = [
+    let pages: [(&str, &[&str]); 9] = [
         ("/", &["r1", "r2", "approval ship", "suspended"]),
         ("/t/default/plugins", &["The project has no plugins."]),
         ("/t/default/triggers", &["The project has no triggers"]),
+        ("/t/default/servers", &["The project has no MCP servers"]),
         ("/t/default/workflows", &["greet", "Greets", "Asks"]),
         ("/t/default/workflows/ask", &["Start a run", "ID of the run", "graph.svg"]),
         ("/t/default/runs/r1", &["Approve", "Refuse", "&lt;img src=x", "Timeline", "graph.svg"]),

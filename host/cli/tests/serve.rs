@@ -10,6 +10,8 @@ mod guest;
 mod page;
 #[path = "support/server.rs"]
 mod server;
+#[path = "serve/servers.rs"]
+mod servers;
 #[path = "serve/tenants.rs"]
 mod tenants;
 

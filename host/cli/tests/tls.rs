@@ -63,3 +63,28 @@ fn a_new_certificate_is_used_without_a_restart_and_one_that_cannot_be_used_is_no
     }
     assert!(health(&server.address, &first).is_err());
 }
+
+#[test]
+fn a_certificate_that_has_expired_is_served_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 2);
+    fs::write(folder.path().join("key.pem"), key.serialize_pem()).unwrap();
+    fs::write(folder.path().join("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let log = folder.path().join("log");
+    let _server = Server::start_logged(
+        folder.path(),
+        &["--tls-cert", "cert.pem", "--tls-key", "key.pem"],
+        fs::File::create(&log).unwrap(),
+    );
+    let began = Instant::now();
+    loop {
+        let said = fs::read_to_string(&log).unwrap();
+        if said.contains("the certificate has expired") && said.contains("2020-01-02") {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{said}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}

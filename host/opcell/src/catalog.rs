@@ -2,7 +2,7 @@
 
 use crate::{
     config::{Grant, SessionSettings},
-    gateway::{self, GatewayListing},
+    gateway::{self, GatewayListing, ServerStanding},
     host::{Duplicate, PluginError},
     http::{HttpRule, Method},
     inner_calls::CellServices,
@@ -524,6 +524,11 @@ impl Catalog {
     /// The tools of all MCP servers of the project, as they were accepted. Starts the servers.
     pub(crate) async fn gateway(&self) -> GatewayListing {
         gateway::listing(&self.tools).await
+    }
+
+    /// The standing of every MCP server of the project. Starts none.
+    pub(crate) fn server_standing(&self) -> Vec<(Arc<str>, ServerStanding)> {
+        gateway::standing(&self.tools)
     }
 
     /// A tool of an MCP server of the project.

@@ -1,6 +1,8 @@
 //! The tools of all MCP servers of a project, for whoever offers them further.
 
 pub use crate::tools::matches;
+pub use opcell_tools::mcp::{Listing, ServerStanding, ServerState, ServerUse, ToolChange, ToolChangeKind};
+
 use crate::tools::{Remote, Tools};
 use futures_util::future::join_all;
 use opcell_engine::tool::Tool;
@@ -39,13 +41,37 @@ pub struct LeftOut {
 }
 
 /// The tools of all servers, in the order of the project.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct GatewayListing {
     /// Those that can be called.
     pub tools: Vec<GatewayTool>,
     /// Those that cannot.
     pub left_out: Vec<LeftOut>,
+    /// The list of each server; none of one that gave none.
+    asked: Vec<(Arc<Server>, Option<Arc<Listing>>)>,
+}
+
+impl GatewayListing {
+    /// Returns `true` if every server would say again what it said: none has told of a change, ended, or said nothing
+    /// of changes for so long that it has to be asked. Asks none of them.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.asked.iter().all(|(server, listing)| listing.as_ref().is_none_or(|listing| server.is_current(listing)))
+    }
+
+    /// Returns `true` if every server listed its tools.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.asked.iter().all(|(_, listing)| listing.is_some())
+    }
+}
+
+impl PartialEq for GatewayListing {
+    /// Compares what is offered.
+    fn eq(&self, other: &Self) -> bool {
+        self.tools == other.tools && self.left_out == other.left_out
+    }
 }
 
 /// Starts every server, all at once, and asks it for its tools.
@@ -54,6 +80,7 @@ pub(crate) async fn listing(tools: &Tools) -> GatewayListing {
     for of_server in join_all(tools.servers().map(of)).await {
         all.tools.extend(of_server.tools);
         all.left_out.extend(of_server.left_out);
+        all.asked.extend(of_server.asked);
     }
     all
 }
@@ -70,10 +97,12 @@ async fn of(server: &Arc<Server>) -> GatewayListing {
             found
                 .left_out
                 .push(left_out(None, format!("it has not listed its tools within {} s", LISTING_TIME.as_secs())));
+            found.asked.push((server.clone(), None));
             return found;
         }
         Ok(Err(failure)) => {
             found.left_out.push(left_out(None, failure.message));
+            found.asked.push((server.clone(), None));
             return found;
         }
     };
@@ -90,7 +119,13 @@ async fn of(server: &Arc<Server>) -> GatewayListing {
         }
     }
     found.left_out.extend(listing.refused.iter().map(|(tool, why)| left_out(Some(tool), why.clone())));
+    found.asked.push((server.clone(), Some(listing)));
     found
+}
+
+/// The standing of every server, by its name in the project. Starts none.
+pub(crate) fn standing(tools: &Tools) -> Vec<(Arc<str>, ServerStanding)> {
+    tools.servers().map(|server| (server.name().into(), server.standing())).collect()
 }
 
 /// One tool of a server, if the project has the server.

@@ -21,7 +21,7 @@ pub(crate) use versions::WeakHost;
 use crate::{
     catalog::Catalog,
     embedded::EmbeddedSink,
-    gateway::GatewayListing,
+    gateway::{GatewayListing, ServerStanding},
     library::Library,
     pins,
     report::Rejected,
@@ -285,6 +285,13 @@ impl Host {
         let found = self.catalog.server_tool(server, tool);
         // No operation has such a name: a server that the project does not have is no operation either.
         Invocation::of_tool(self, &format!("mcp {server}/{tool}"), arguments, found)
+    }
+
+    /// The standing of every MCP server of the project, by its name: whether it runs, its calls, its changes. Starts
+    /// none.
+    #[must_use]
+    pub fn mcp_standing(&self) -> Vec<(Arc<str>, ServerStanding)> {
+        self.catalog.server_standing()
     }
 
     /// The MCP servers of the project, started and asked for their tools.

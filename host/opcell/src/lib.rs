@@ -142,7 +142,7 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "schemars")]
 pub use tool_fn::tool_fn;
 pub use tool_fn::{ToolFn, tool_fn_with_schema};
-pub use tools::{ConfinementReport, ServerEntry, ServerOffer, ServerTool, ToolEntry, confinement};
+pub use tools::{ChangedTool, ConfinementReport, ServerEntry, ServerOffer, ServerTool, ToolEntry, confinement};
 
 #[doc(hidden)]
 pub use serde_json as __serde_json;

@@ -11,7 +11,10 @@ use opcell_ir::{Diagnostic, WorkflowIr, diagnostic::did_you_mean};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Workflows by name, read from folders, and read again where a file has changed since. A run under way keeps the
@@ -21,6 +24,8 @@ pub struct Library {
     /// Later ones take the place of earlier ones; within one, a name is defined once.
     layers: Vec<Vec<PathBuf>>,
     known: RwLock<Arc<Known>>,
+    /// The number of changes.
+    changes: AtomicU64,
 }
 
 impl std::fmt::Debug for Library {
@@ -89,7 +94,7 @@ impl Library {
     #[must_use]
     pub fn read_with_defaults(defaults: &[PathBuf], folders: &[PathBuf]) -> Self {
         let layers = defaults.iter().map(|folder| vec![folder.clone()]).chain([folders.to_vec()]).collect();
-        let library = Self { layers, known: RwLock::default() };
+        let library = Self { layers, known: RwLock::default(), changes: AtomicU64::default() };
         library.refresh();
         library
     }
@@ -99,6 +104,14 @@ impl Library {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let known = Arc::make_mut(&mut known);
         known.added.insert(workflow.ir().name.clone(), workflow);
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that differs whenever the workflows may: after one was added, and after a look at the folders that
+    /// found another document than the look before.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Reads what has changed in the folders since they were last looked at. Blocks.
@@ -106,6 +119,7 @@ impl Library {
         let before = self.known();
         let mut files = BTreeMap::new();
         let mut names: BTreeMap<Arc<str>, Read> = BTreeMap::new();
+        let mut is_changed = false;
         for layer in &self.layers {
             let mut here: BTreeMap<Arc<str>, (PathBuf, Read)> = BTreeMap::new();
             // A project may name one folder many times.
@@ -115,7 +129,10 @@ impl Library {
                 let stamp = stamp(&file);
                 let known = match before.files.get(&file) {
                     Some(known) if known.is_unchanged(&file, stamp) => known.clone(),
-                    _ => KnownFile::read(&file, stamp),
+                    _ => {
+                        is_changed = true;
+                        KnownFile::read(&file, stamp)
+                    }
                 };
                 let read = known.read.clone();
                 files.insert(file.clone(), known);
@@ -133,8 +150,12 @@ impl Library {
             }
             names.extend(here.into_iter().map(|(name, (_, read))| (name, read)));
         }
+        is_changed |= files.len() != before.files.len();
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         *known = Arc::new(Known { files, names, added: known.added.clone() });
+        if is_changed {
+            self.changes.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Every workflow as it was when the folders were last looked at, by name; those that do not compile among them.

@@ -25,7 +25,7 @@ mod remote;
 
 pub(crate) use accepted::{LockedTools, with_remedy};
 pub(crate) use fetch::Fetch;
-pub use inventory::{ServerEntry, ServerOffer, ServerTool, ToolEntry};
+pub use inventory::{ChangedTool, ServerEntry, ServerOffer, ServerTool, ToolEntry};
 pub(crate) use inventory::{servers, tools};
 pub use offered::matches;
 use offered::{Offered, Part};

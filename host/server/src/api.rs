@@ -13,6 +13,7 @@ mod query;
 mod root;
 mod runs;
 mod send;
+mod servers;
 pub(crate) mod shapes;
 mod triggers;
 mod workflows;
@@ -178,6 +179,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/plugins/{plugin}", get(plugins::explain))
         .route("/plugins/{plugin}/diff", get(plugins::diff))
         .route("/reload", post(plugins::reload))
+        .route("/servers", get(servers::list))
         .route("/triggers", get(triggers::list))
         .route("/hooks/{trigger}", post(hooks::hook))
         .route("/mcp", any(mcp::mcp))

@@ -16,6 +16,7 @@
 pub mod access;
 pub mod api;
 mod audit;
+mod certificate;
 pub mod export;
 pub mod feed;
 pub mod mcp;

@@ -40,7 +40,7 @@ use rmcp::{
 };
 use serde_json::{Map, Value as Json};
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
-use tools::{Target, ToolList};
+use tools::{OwnTools, Target, ToolList};
 
 /// The interval at which it is checked that a client which is told of changes is still connected.
 const CLOSED_CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -65,6 +65,7 @@ pub struct McpServer {
     changes: Changes,
     /// No worker drives the runs of the tenant: this server does, as long as it lasts.
     drives: bool,
+    own: Arc<OwnTools>,
     gate: Option<Arc<Gate>>,
 }
 
@@ -77,6 +78,7 @@ impl McpServer {
             workflows: Arc::new(workflows.into_iter().collect()),
             changes: Changes::default(),
             drives: false,
+            own: Arc::default(),
             gate: None,
         }
     }
@@ -109,7 +111,7 @@ impl McpServer {
         let host = self.tenant.host.now();
         match &self.gate {
             Some(gate) => Listed::Gateway(gate.face(), gate.offered(host, &self.workflows).await),
-            None => Listed::Own(ToolList::of(&host, &self.workflows)),
+            None => Listed::Own(self.own.list(&host, &self.workflows)),
         }
     }
 
@@ -181,7 +183,7 @@ fn result_of(called: Result<CallOutput, CallError>, client: &Client, parts: Part
 
 /// The tools of a server, and how a client sees them.
 enum Listed {
-    Own(ToolList),
+    Own(Arc<ToolList>),
     Gateway(Face, Arc<Offered>),
 }
 
@@ -389,7 +391,7 @@ impl ServerHandler for McpServer {
         let host = self.tenant.host.now();
         match &self.gate {
             Some(gate) => gate.listed(&host)?.tools.tool(name).cloned(),
-            None => ToolList::of(&host, &self.workflows).tool(name).cloned(),
+            None => self.own.list(&host, &self.workflows).tool(name).cloned(),
         }
     }
 

@@ -1,6 +1,6 @@
-//! The page: runs, one run, two runs beside each other, workflows, triggers, plugins. Rendered here, readable without its script,
-//! and asks nothing of any other host. Everything that others chose is escaped by `maud`; the content security policy
-//! allows no script but ours.
+//! The page: runs, one run, two runs beside each other, workflows, triggers, plugins, MCP servers. Rendered here,
+//! readable without its script, and asks nothing of any other host. Everything that others chose is escaped by `maud`;
+//! the content security policy allows no script but ours.
 
 mod bulk;
 mod compare;
@@ -9,6 +9,7 @@ mod list;
 mod refusal;
 mod run;
 mod search;
+mod servers;
 mod triggers;
 mod workers;
 mod workflows;
@@ -43,6 +44,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router<Arc<App>> {
         .route("/t/{tenant}", get(list::runs))
         .route("/t/{tenant}/plugins", get(list::plugins))
         .route("/t/{tenant}/triggers", get(triggers::triggers))
+        .route("/t/{tenant}/servers", get(servers::servers))
         .route("/t/{tenant}/workers", get(workers::workers))
         .route("/t/{tenant}/workflows", get(workflows::list))
         .route("/t/{tenant}/workflows/{workflow}", get(workflows::show))
@@ -141,6 +143,7 @@ fn whole(title: &str, tenant: Option<&str>, visitor: Option<&Visitor>, news: New
                             a href=(place(tenant, "/triggers")) { "Triggers" }
                             a href=(place(tenant, "/workers")) { "Workers" }
                             a href=(place(tenant, "/plugins")) { "Plugins" }
+                            a href=(place(tenant, "/servers")) { "MCP servers" }
                         }
                     }
                     @if let Some(name) = visitor.and_then(Visitor::name) {

@@ -293,13 +293,27 @@ pub(crate) fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_
         .max_header_list_size(MAX_HEADER_LIST);
 }
 
+/// The moment at which a certificate expires; nothing where that cannot be read.
+async fn expiry(file: &Path) -> Option<jiff::Timestamp> {
+    crate::certificate::valid_until(&tokio::fs::read_to_string(file).await.ok()?)
+}
+
 /// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes
-/// nothing.
+/// nothing. Warns once of a certificate that has expired.
 async fn reload(files: Tls, config: RustlsConfig) {
     let stamp = |path: &Path| -> Option<SystemTime> { std::fs::metadata(path).ok()?.modified().ok() };
     let stamps = || (stamp(&files.certificate), stamp(&files.key));
     let mut known = stamps();
+    // Nothing after the warning.
+    let mut end = Some(expiry(&files.certificate).await);
     loop {
+        if let Some(Some(passed)) = end
+            && passed < jiff::Timestamp::now()
+        {
+            let file = files.certificate.display();
+            tracing::warn!(%file, expired = %passed, "the certificate has expired: clients refuse it; put a new one in its place");
+            end = None;
+        }
         tokio::time::sleep(TLS_POLL).await;
         let now = stamps();
         if now == known {
@@ -309,6 +323,7 @@ async fn reload(files: Tls, config: RustlsConfig) {
             Ok(()) => {
                 tracing::info!("the certificate was read again");
                 known = now;
+                end = Some(expiry(&files.certificate).await);
             }
             Err(error) => tracing::warn!(%error, "the new certificate cannot be used; the old one stays"),
         }

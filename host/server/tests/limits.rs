@@ -290,7 +290,7 @@ async fn sessions_of_mcp_clients_are_bounded_and_known_to_their_own_tenant_only(
     assert_eq!(foreign.lines().next(), unknown.lines().next(), "another tenant's session looks like none");
     assert!(speak(&address, "busy", "POST", None).await.starts_with("http/1.1 503"), "it is still open");
     let closed = speak(&address, "busy", "DELETE", Some(&last)).await;
-    assert!(closed.starts_with("http/1.1 2"), "{closed}");
+    assert!(closed.starts_with("http/1.1 204"), "{closed}");
     assert!(speak(&address, "busy", "POST", None).await.starts_with("http/1.1 200"));
     stop.cancel();
 }

@@ -4,7 +4,7 @@ mod accepted;
 mod add;
 pub mod show;
 
-use super::{Exit, Failure, Global, Terminal};
+use super::{Exit, Failure, Global, Terminal, units::counted};
 use clap::Subcommand;
 use opcell::{ServerEntry, report::printable};
 use opcell_types::text::one_line;
@@ -119,6 +119,16 @@ pub async fn mcp(global: &Global, command: &McpCommand, terminal: &Terminal) -> 
         }
         if let Some(confined) = &server.confined {
             terminal.line(&printable(&format!("    confined: {confined}")))?;
+        }
+        if server.tools.iter().any(|tool| tool.problem.is_none()) {
+            terminal.line(&format!("    descriptions: about {}", counted(server.description_tokens, "token")))?;
+        }
+        for changed in &server.changes {
+            let line = format!("    since it was accepted: {} {}", changed.tool, changed.change);
+            terminal.line(&printable(&one_line(&line, SHOWN)))?;
+        }
+        if !server.changes.is_empty() {
+            terminal.line(&format!("    compare with `opcell mcp diff {}`", server.name))?;
         }
         for tool in &server.tools {
             let about = tool.problem.as_ref().map_or(tool.description.clone(), |why| format!("cannot be used: {why}"));

@@ -40,7 +40,7 @@ const NOT_RUN: [(&str, &str, usize); 34] = [
     ("journal.md", "sh", 1),
     ("keep-runs.md", "sh", 1),
     ("mcp-client.md", "sh", 1),
-    ("mcp.md", "sh", 1),
+    ("mcp.md", "sh", 2),
     ("models.md", "sh", 1),
     // `cargo xtask bindings --test` runs these.
     ("node.md", "javascript", 1),

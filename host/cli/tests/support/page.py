@@ -126,7 +126,7 @@ with sync_playwright() as playwright:
     )
     page = dark.new_page()
     start("plain", "ask")
-    for path in ["", "/runs/many", "/runs/plain", "/plugins", "/triggers", "/workers", "/workflows", "/workflows/greet"]:
+    for path in ["", "/runs/many", "/runs/plain", "/plugins", "/servers", "/triggers", "/workers", "/workflows", "/workflows/greet"]:
         page.goto(f"{url}/t/default{path}")
         box = page.locator("main").bounding_box()
         assert box["x"] >= 0 and box["width"] <= 360, (path, box)
@@ -148,7 +148,7 @@ with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
     start("waits", "ask")
     paths = ["", "?text=zaphod", "/select", "/runs/live-1?row=1", "/runs/waits", "/runs/plain?row=2", "/runs/many",
-             "/runs/many/events", "/compare?a=live-1&b=plain", "/plugins", "/triggers", "/workers", "/workflows",
+             "/runs/many/events", "/compare?a=live-1&b=plain", "/plugins", "/servers", "/triggers", "/workers", "/workflows",
              "/workflows/ask", "/workflows/greet", "/runs/none"]
     for scheme, width in [("light", 1280), ("dark", 360), ("dark", 1280), ("light", 360)]:
         page = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}).new_page()

@@ -38,6 +38,13 @@ pub struct ServerEntry {
     pub problem: Option<String>,
     /// Its tools, with their descriptions.
     pub tools: Vec<ServerTool>,
+    /// Bytes that a model reads if it is shown all usable tools: names, descriptions and schemas.
+    pub description_bytes: u64,
+    /// An estimate of the tokens that these are.
+    pub description_tokens: u64,
+    /// Tools that differ from those in the lock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ChangedTool>,
     /// `true` if it took the handshake; it may still not list its tools.
     #[serde(skip)]
     pub has_started: bool,
@@ -59,6 +66,17 @@ pub struct ServerEntry {
     /// The bounds that the kernel keeps it in, and those that it cannot; nothing for a server that is not confined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
+}
+
+/// A tool of an MCP server that is not as it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct ChangedTool {
+    /// The server's own name of it.
+    pub tool: String,
+    /// `changed`, `new` or `gone`.
+    pub change: &'static str,
 }
 
 /// One tool of an MCP server.
@@ -130,6 +148,9 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         name: server.name().to_owned(),
         command,
         problem: None,
+        description_bytes: 0,
+        description_tokens: 0,
+        changes: Vec::new(),
         has_started: true,
         tools: Vec::new(),
         truncated: false,
@@ -146,6 +167,10 @@ async fn ask(server: &Arc<Server>) -> ServerEntry {
         }
         Ok(listing) => {
             entry.truncated = listing.truncated;
+            (entry.description_bytes, entry.description_tokens) = listing.description_size();
+            let changes = server.standing().changes.into_iter();
+            entry.changes =
+                changes.map(|change| ChangedTool { tool: change.tool, change: change.kind.name() }).collect();
             let usable = listing.tools.values().map(|tool| ServerTool {
                 name: tool.name.clone(),
                 description: tool.description.clone(),

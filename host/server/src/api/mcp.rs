@@ -235,7 +235,12 @@ pub(super) async fn mcp(
         _ => None,
     };
     let standing = Standing::new(&app, request.headers(), &admitted.tenant, Scope::Run);
-    let answer = service.http.handle(request).await;
+    let ends_session = *request.method() == Method::DELETE;
+    let mut answer = service.http.handle(request).await;
+    if ends_session && answer.status() == StatusCode::ACCEPTED {
+        // It has ended, and clients take any other status for a failure.
+        *answer.status_mut() = StatusCode::NO_CONTENT;
+    }
     if let Some(mut opening) = opening {
         opening.session = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     }

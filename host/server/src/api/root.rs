@@ -1,6 +1,6 @@
 //! The routes of the server itself for monitoring and clients, outside of any tenant.
 
-use super::{App, events, export, hooks, input, operations, plugins, query, runs, send, triggers, workflows};
+use super::{App, events, export, hooks, input, operations, plugins, query, runs, send, servers, triggers, workflows};
 use crate::{
     access,
     access::Access,
@@ -179,7 +179,7 @@ impl Modify for Bearer {
         send::signal, send::message, send::approve, send::cancel, input::answer,
         operations::list, operations::describe, operations::invoke,
         plugins::list, plugins::explain, plugins::diff, plugins::reload,
-        triggers::list, hooks::hook,
+        servers::list, triggers::list, hooks::hook,
     )
 )]
 pub struct Document;

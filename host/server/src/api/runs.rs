@@ -553,7 +553,7 @@ pub struct Replayed {
     divergence: Option<Json_>,
 }
 
-/// Decides a run again from its journal, and compares. Performs nothing.
+/// Replays a run from its journal, and compares. Performs nothing.
 #[utoipa::path(post, operation_id = "replay_run", path = "/v1/{tenant}/runs/{run}/replay", tag = "runs",
     params(("tenant" = String, Path), ("run" = String, Path)), responses(
     (status = 200, description = "Whether this version decides the same", body = Replayed),

@@ -3,7 +3,7 @@
 use super::{
     McpServer,
     search::Index,
-    tools::{Target, ToolList},
+    tools::{Basis, Target, ToolList},
 };
 use opcell::{
     Host,
@@ -19,14 +19,16 @@ use rmcp::{
 use serde_json::{Value as Json, json};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tokio::sync::Mutex as AsyncMutex;
 
-/// The age of what servers offer after which they are asked again. A server that says nothing of changes is asked as it
-/// allows.
-const FRESH: Duration = Duration::from_secs(15);
+/// The time after which a server that did not list its tools is asked again.
+const RETRY: Duration = Duration::from_secs(15);
 
 /// The tools that a search gives: by default, and at most.
 const RESULTS: (usize, usize) = (8, 20);
@@ -78,12 +80,26 @@ pub(super) struct Gate {
     seen: Mutex<Option<Seen>>,
     /// Held by whoever asks the servers.
     asking: AsyncMutex<()>,
+    /// The number of lists that were made.
+    made: AtomicU64,
+    /// The number of looks at what the servers list.
+    looks: AtomicU64,
 }
 
 struct Seen {
-    host: Host,
+    basis: Basis,
     at: Instant,
     all: Arc<Offered>,
+    /// What the servers said last: as what `all` was made of, and newer.
+    listing: GatewayListing,
+}
+
+impl Seen {
+    /// Returns `true` if nothing has changed since, as far as that is known without asking a server.
+    fn is_current(&self, host: &Host) -> bool {
+        let may_wait = self.listing.is_whole() || self.at.elapsed() < RETRY;
+        self.basis.is_of(host) && may_wait && self.listing.is_current()
+    }
 }
 
 /// Everything that can be called, and the search over it.
@@ -95,7 +111,13 @@ pub(super) struct Offered {
 
 impl Gate {
     pub(super) fn new(gateway: Gateway) -> Self {
-        Self { gateway, seen: Mutex::default(), asking: AsyncMutex::default() }
+        Self {
+            gateway,
+            seen: Mutex::default(),
+            asking: AsyncMutex::default(),
+            made: AtomicU64::default(),
+            looks: AtomicU64::default(),
+        }
     }
 
     pub(super) fn face(&self) -> Face {
@@ -106,52 +128,56 @@ impl Gate {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tools that were seen last of this host, up to an age.
-    fn known(&self, host: &Host, most: Duration) -> Option<Arc<Offered>> {
-        let seen = self.seen();
-        let known = seen.as_ref().filter(|seen| is_same(&seen.host, host) && seen.at.elapsed() < most);
-        known.map(|known| known.all.clone())
+    /// The tools that were seen last of this host.
+    fn last(&self, host: &Host) -> Option<Arc<Offered>> {
+        self.seen().as_ref().filter(|seen| seen.basis.is_of(host)).map(|seen| seen.all.clone())
+    }
+
+    /// The same, if nothing has changed since.
+    fn current(&self, host: &Host) -> Option<Arc<Offered>> {
+        self.seen().as_ref().filter(|seen| seen.is_current(host)).map(|seen| seen.all.clone())
     }
 
     /// The tools as they were listed last, where they are listed one by one.
     pub(super) fn listed(&self, host: &Host) -> Option<Arc<Offered>> {
-        (self.gateway.face == Face::Tools).then(|| self.known(host, Duration::MAX)).flatten()
+        (self.gateway.face == Face::Tools).then(|| self.last(host)).flatten()
     }
 
-    /// The tools that are offered now. While one request asks the servers, which may take as long as the slowest of
-    /// them, the others get what was seen last.
+    /// The tools that are offered now. They are put together again only after something has changed: a plugin or a
+    /// grant, a workflow, or what a server lists. While one request asks the servers, which may take as long as the
+    /// slowest of them, the others get what was seen last.
     pub(super) async fn offered(&self, host: Host, workflows: &BTreeSet<String>) -> Arc<Offered> {
-        if let Some(fresh) = self.known(&host, FRESH) {
-            return fresh;
+        if let Some(current) = self.current(&host) {
+            return current;
         }
         let _asking = match self.asking.try_lock() {
             Ok(asking) => asking,
-            Err(_) => match self.known(&host, Duration::MAX) {
+            Err(_) => match self.last(&host) {
                 Some(last) => return last,
                 None => self.asking.lock().await,
             },
         };
-        if let Some(fresh) = self.known(&host, FRESH) {
-            return fresh;
+        if let Some(current) = self.current(&host) {
+            return current;
         }
+        let basis = Basis::of(&host);
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let mut listing = host.gateway().await;
         listing.tools.retain(|tool| self.gateway.offers(&tool.server, &tool.tool));
-        let tools = ToolList::with(&host, workflows, remote(&listing));
-        let mut seen = self.seen();
-        let known = seen.as_ref().filter(|seen| is_same(&seen.host, &host) && seen.all.listing == listing);
-        // The index is kept where it would be the same.
-        let all = match known {
-            Some(known) if known.all.tools.all().eq(tools.all()) => known.all.clone(),
-            _ => Arc::new(Offered { tools, listing, index: OnceLock::new() }),
-        };
-        *seen = Some(Seen { host, at: Instant::now(), all: all.clone() });
+        // A server that was asked again usually says what it said before; the search over it is kept as well.
+        let known = self
+            .seen()
+            .as_ref()
+            .filter(|seen| seen.basis.is_of(&host) && seen.all.listing == listing)
+            .map(|seen| seen.all.clone());
+        let all = known.unwrap_or_else(|| {
+            self.made.fetch_add(1, Ordering::Relaxed);
+            let tools = ToolList::with(&host, workflows, remote(&listing));
+            Arc::new(Offered { tools, listing: listing.clone(), index: OnceLock::new() })
+        });
+        *self.seen() = Some(Seen { basis, at: Instant::now(), all: all.clone(), listing });
         all
     }
-}
-
-/// Returns `true` if nothing was exchanged between the two.
-fn is_same(first: &Host, second: &Host) -> bool {
-    std::ptr::eq(first.catalog(), second.catalog())
 }
 
 fn remote(listing: &GatewayListing) -> Vec<(String, Tool, Target)> {
@@ -313,6 +339,93 @@ pub(super) fn blocks(data: &Json) -> Option<Vec<ContentBlock>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A server that lists what a file holds, notes each time that it is asked, and tells of a change with each call.
+    const SERVER: &str = r#"say() { echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}"; }
+while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"method":"server/discover"'*) echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}}" ;;
+    *'"method":"initialize"'*) say '{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"t","version":"1"}}' ;;
+    *'"method":"tools/list"'*) echo x >>lists; say "$(cat tools.json)" ;;
+    *'"method":"tools/call"'*) echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'; say '{"content":[]}' ;;
+  esac
+done
+"#;
+
+    #[tokio::test]
+    async fn the_tools_are_put_together_again_only_after_a_change_which_is_seen_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = |tools: &[&str]| {
+            let tools: Vec<Json> =
+                tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
+            std::fs::write(folder.path().join("tools.json"), json!({"tools": tools}).to_string()).unwrap();
+        };
+        let asked = || std::fs::read_to_string(folder.path().join("lists")).unwrap_or_default().lines().count();
+        std::fs::write(folder.path().join("server.sh"), SERVER).unwrap();
+        list(&["a"]);
+        let project = "[mcp]\nnotes = { command = [\"sh\", \"server.sh\"] }\n".to_owned();
+        let config = opcell::Config::parse("opcell.toml", project, folder.path()).unwrap();
+        let host = Host::builder().config(config).build().await.unwrap();
+        let gate = Gate::new(Gateway::new(Face::Tools, Vec::new()));
+        let workflows = BTreeSet::from(["greet".to_owned()]);
+        let has = |offered: &Offered, name: &str| offered.tools.tool(name).is_some();
+        let made = || (gate.made.load(Ordering::Relaxed), gate.looks.load(Ordering::Relaxed));
+
+        let first = gate.offered(host.clone(), &workflows).await;
+        assert!(has(&first, "notes__a") && !has(&first, "notes__b"));
+        for _ in 0..3 {
+            assert!(Arc::ptr_eq(&first, &gate.offered(host.clone(), &workflows).await));
+        }
+        assert_eq!((made(), asked()), ((1, 1), 1), "nothing has changed");
+
+        list(&["a", "b"]);
+        host.invoke_tool("notes", "a", opcell::json!({})).await.unwrap();
+        // What the server said is heard by a task of its own.
+        let changed = async {
+            loop {
+                let now = gate.offered(host.clone(), &workflows).await;
+                if has(&now, "notes__b") {
+                    break now;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let second = tokio::time::timeout(Duration::from_secs(60), changed).await.unwrap();
+        assert!(Arc::ptr_eq(&second, &gate.offered(host.clone(), &workflows).await));
+        assert_eq!((made(), asked()), ((2, 2), 2));
+
+        // It tells of a change, and lists what it listed before: the search over it stays.
+        host.invoke_tool("notes", "a", opcell::json!({})).await.unwrap();
+        let heard = async {
+            while asked() < 3 {
+                assert!(Arc::ptr_eq(&second, &gate.offered(host.clone(), &workflows).await));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), heard).await.unwrap();
+        assert_eq!(made(), (2, 3));
+
+        let greet = r#"{:name "greet" :description "Greets" :steps [{:name "g" :type :exit :status :success}]}"#;
+        host.library().add(opcell::Workflow::compile("greet.edn", greet).unwrap());
+        let third = gate.offered(host.clone(), &workflows).await;
+        assert!(has(&third, "run_greet"));
+        assert_eq!((made(), asked()), ((3, 4), 3), "the servers were not asked for it");
+    }
+
+    #[tokio::test]
+    async fn a_list_of_own_tools_is_made_once_for_each_state_of_the_host() {
+        let host = Host::builder().build().await.unwrap();
+        let (own, workflows) = (super::super::tools::OwnTools::default(), BTreeSet::from(["greet".to_owned()]));
+        let first = own.list(&host, &workflows);
+        assert!(Arc::ptr_eq(&first, &own.list(&host, &workflows)) && first.tool("run_greet").is_none());
+        let greet = r#"{:name "greet" :description "Greets" :steps [{:name "g" :type :exit :status :success}]}"#;
+        host.library().add(opcell::Workflow::compile("greet.edn", greet).unwrap());
+        let second = own.list(&host, &workflows);
+        assert!(second.tool("run_greet").is_some());
+        let other = Host::builder().build().await.unwrap();
+        assert!(own.list(&other, &workflows).tool("run_greet").is_none(), "another host has other tools");
+    }
 
     #[test]
     fn what_a_model_must_read_for_a_search_is_little() {

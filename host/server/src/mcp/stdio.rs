@@ -12,6 +12,7 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -253,7 +254,15 @@ where
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let out = self.out.clone();
         async move {
-            let Some(id) = answered(&message) else { return out.write(&serde_json::to_value(&message)?).await };
+            let Some(id) = answered(&message) else { return out.write(&message).await };
+            let alone = out.open().ends_alone(&id);
+            if let Some(units) = alone {
+                // A list of tools may have a megabyte: it becomes text at once.
+                out.units.add_permits(units);
+                let written = out.write(&message).await;
+                out.room.add_permits(1);
+                return written;
+            }
             let message = serde_json::to_value(&message)?;
             let (ended, units) = out.open().ends(&id, message);
             out.units.add_permits(units);
@@ -356,6 +365,12 @@ impl Open {
         }
     }
 
+    /// Ends a request that came in no list; with the KiB that it took.
+    fn ends_alone(&mut self, id: &RequestId) -> Option<usize> {
+        self.requests.get(id).filter(|work| work.batch.is_none())?;
+        self.requests.remove(id).map(|work| work.units)
+    }
+
     /// Ends a request; with the KiB that it took.
     fn ends(&mut self, id: &RequestId, answer: Json) -> (Ended, usize) {
         match self.requests.remove(id) {
@@ -390,7 +405,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Out<W> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn write(&self, message: &Json) -> io::Result<()> {
+    async fn write(&self, message: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec(message)?;
         text.push(b'\n');
         let mut write = self.write.lock().await;

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// The tool that gives a run by its ID.
@@ -49,11 +49,7 @@ pub(super) enum Target {
 pub(super) struct ToolList(BTreeMap<String, (Tool, Target)>);
 
 impl ToolList {
-    pub(super) fn of(host: &Host, workflows: &BTreeSet<String>) -> Self {
-        Self::with(host, workflows, Vec::new())
-    }
-
-    /// The same, with tools of others.
+    /// The operations of a host, these of its workflows, and tools of others.
     pub(super) fn with(host: &Host, workflows: &BTreeSet<String>, others: Vec<(String, Tool, Target)>) -> Self {
         let mut offered = others;
         for (name, read) in host.library().listed() {
@@ -114,6 +110,44 @@ impl ToolList {
 
     pub(super) fn target(&self, name: &str) -> Option<Target> {
         self.0.get(name).map(|(_, target)| target.clone())
+    }
+}
+
+/// The state of a host that its own tools follow from. The host is kept, so that no other one takes its place in memory.
+pub(super) struct Basis {
+    host: Host,
+    workflows: u64,
+}
+
+impl Basis {
+    /// Read before the tools are: what changes between the two is then noticed.
+    pub(super) fn of(host: &Host) -> Self {
+        Self { host: host.clone(), workflows: host.library().version() }
+    }
+
+    /// Returns `true` if nothing was exchanged, and no workflow changed, since.
+    pub(super) fn is_of(&self, host: &Host) -> bool {
+        std::ptr::eq(self.host.catalog(), host.catalog()) && self.workflows == host.library().version()
+    }
+}
+
+/// The tools of a host without those of others, made once for each of its states.
+#[derive(Default)]
+pub(super) struct OwnTools {
+    last: Mutex<Option<(Basis, Arc<ToolList>)>>,
+}
+
+impl OwnTools {
+    pub(super) fn list(&self, host: &Host, workflows: &BTreeSet<String>) -> Arc<ToolList> {
+        // Whoever asks meanwhile would make the same one.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, list)) = last.as_ref().filter(|(basis, _)| basis.is_of(host)) {
+            return list.clone();
+        }
+        let basis = Basis::of(host);
+        let list = Arc::new(ToolList::with(host, workflows, Vec::new()));
+        *last = Some((basis, list.clone()));
+        list
     }
 }
 

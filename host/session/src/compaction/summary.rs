@@ -8,7 +8,7 @@ use opcell_engine::call::{CompactionReason, ModelWindow, Summary};
 use opcell_engine::conversation::{Message, Messages, Role};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, OpenedSession};
 use opcell_ir::ir::{Compaction, CompactionBy, Generation, Session, ThinkingLevel};
-use opcell_types::Value;
+use opcell_types::{Value, text::estimated_tokens as estimate};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Plan {
     /// The question for the summary.
     pub(crate) fn question(&self, round: &ModelRound, rule: &Compaction, window: &ModelWindow) -> ModelRound {
         let room = windows::limit_beside(u64::from(rule.summary_tokens), rule, window.tokens, window.lesson);
-        let room = room.unwrap_or(self.limit).saturating_sub(fit::estimate(INSTRUCTIONS));
+        let room = room.unwrap_or(self.limit).saturating_sub(estimate(INSTRUCTIONS));
         let generation = Generation { max_tokens: Some(rule.summary_tokens), ..Generation::default() };
         let settings = Session { generation, thinking_level: Some(ThinkingLevel::Off), ..Session::default() };
         let session = OpenedSession {
@@ -140,7 +140,7 @@ impl Plan {
         let mut text = String::new();
         for bytes in MESSAGE_BYTES {
             text = self.written(round, bytes);
-            if fit::estimate(&text) <= room {
+            if estimate(&text) <= room {
                 return text;
             }
         }
@@ -189,7 +189,7 @@ impl Plan {
             Ok(answer) => {
                 let text = answer.message.content.trim();
                 (reply.usage, reply.model) = (answer.usage, answer.model);
-                summary.tokens_after = fit::estimate(text);
+                summary.tokens_after = estimate(text);
                 let most = (rule.summary_tokens as usize).saturating_mul(TEXT_BYTES.0).saturating_add(TEXT_BYTES.1);
                 summary.failure = if text.is_empty() {
                     Some(failure("summary-empty", "the model wrote no summary"))

@@ -280,7 +280,7 @@ impl Shown {
             Question::Grant { step, what, denial, why, id, .. } => html! {
                 div.box {
                     p { b { "Grant " code { (denial.capability) } "?" } }
-                    p { (what) " of step " code { (step) } " was denied it: " (prose(&denial.rule)) "."
+                    p { "Step " code { (step) } " was denied it for " (what) ": " (prose(&denial.rule)) "."
                         @if let Some(why) = why { " The plugin says why: " q { (why) } } }
                     @if self.may.admin { form.row method="post" action={ (self.here) "/grant" } {
                         input type="hidden" name="proof" value=(self.proof);
