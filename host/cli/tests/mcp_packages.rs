@@ -367,6 +367,63 @@ recall = {{ mcp = "memory", tool = "read_graph" }}
 }
 
 #[test]
+fn a_package_of_pypi_is_added_with_its_digests_and_starts_confined_and_without_the_network() {
+    // Whether PyPI can be reached is found out by itself.
+    if python::installed(&PYTHON_SERVERS).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    fs::write(root.join("opcell.toml"), "workflows = [\".\"]\n").unwrap();
+    let package = json!({
+        "registryType": "pypi", "identifier": "mcp-server-time", "version": "2026.10.19", "runtimeHint": "uvx",
+        "transport": {"type": "stdio"},
+        "packageArguments": [{"type": "named", "name": "--local-timezone", "value": "UTC"}],
+    });
+    let described = json!({"name": "io.github.modelcontextprotocol/time", "version": "2026.10.19",
+        "description": "Tells the time.", "packages": [package]});
+    fs::write(root.join("server.json"), described.to_string()).unwrap();
+    let run = |arguments: &[&str]| {
+        let output = opcell(&root).args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        (said[0].clone(), said[1].clone(), output.status.code())
+    };
+    let (added, said, code) = run(&["mcp", "add", "server.json", "--yes"]);
+    assert_eq!(code, Some(0), "{added} {said}");
+    assert!(added.contains("pinned 2 tools of time"), "{added} {said}");
+    let project = fs::read_to_string(root.join("opcell.toml")).unwrap();
+    assert!(project.contains("\"opcell_start.py\", \"--local-timezone=UTC\""), "{project}");
+    // Exact versions, each with the digest of its file.
+    let requirements = fs::read_to_string(root.join("mcp/time/requirements.txt")).unwrap();
+    assert!(requirements.lines().any(|line| line.starts_with("mcp-server-time==2026.10.19 --hash=sha256:")));
+    assert!(requirements.lines().all(|line| line.split(" --hash=sha256:").nth(1).is_some_and(|sum| sum.len() == 64)));
+    if !project.contains("confine = true") {
+        eprintln!("SKIPPED: this kernel cannot confine a server");
+        return;
+    }
+    // Nothing is fetched or resolved when it starts.
+    let alone = project.replace("network = true", "network = false")
+        + "\n[tools]\nnoon = { mcp = \"time\", tool = \"convert_time\" }\n";
+    fs::write(root.join("opcell.toml"), alone).unwrap();
+    let at = json!({"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"});
+    fs::write(root.join("noon.yaml"), steps(&[("noon", at)])).unwrap();
+    assert_eq!(run(&["trust"]).2, Some(0));
+    let (printed, said, code) = run(&["run", "noon.yaml", "--quiet"]);
+    assert!(code == Some(0) && printed.contains("T21:00:00+09:00"), "{printed} {said}");
+    // A checkout has no packages: pip brings the same files back.
+    fs::remove_dir_all(root.join("mcp/time/site")).unwrap();
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--no-compile"]);
+    let again = pip.args(["--target", "site", "-r", "requirements.txt"]).current_dir(root.join("mcp/time")).output();
+    let again = again.unwrap();
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    // Consent covers every file of them.
+    assert_eq!(run(&["trust"]).2, Some(0));
+    let (printed, said, code) = run(&["run", "noon.yaml", "--quiet"]);
+    assert!(code == Some(0) && printed.contains("T21:00:00+09:00"), "{printed} {said}");
+}
+
+#[test]
 fn the_servers_of_the_python_sdk_are_listed_and_called_from_a_document() {
     let Some(bin) = python::installed(&PYTHON_SERVERS) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -28,10 +28,6 @@ const VALUE_BYTES: usize = 4 << 10;
 /// Bytes of a text for people.
 const SHOWN_BYTES: usize = 300;
 
-/// The program that starts packages of npm for others. It changes the times of its files by their paths, which no
-/// confined program can: here a package is installed once, and started by itself.
-const NPX: &str = "npx";
-
 /// The folder of a server, in its own folder, that it writes to, as its package manager does.
 pub const CACHE: &str = ".cache";
 
@@ -55,9 +51,11 @@ pub struct Published {
 pub enum Launch {
     /// A program of this machine.
     Program {
-        /// The package that is installed in the folder of the server when it is added, as `NAME@VERSION`: its program
-        /// then comes after the first word of the command. Without one, the command fetches the package itself.
-        install: Option<String>,
+        /// The package manager that installs the package in the folder of the server when it is added: what starts the
+        /// package then comes after the first word of the command.
+        manager: PackageManager,
+        /// The package for its manager, such as `NAME@VERSION`.
+        install: String,
         /// The program and its arguments, for the folder of the server.
         command: Vec<String>,
         /// The package with its version, such as `npm weather@1.2.3`.
@@ -72,6 +70,36 @@ pub enum Launch {
         /// The header that carries a secret.
         credential: Option<RemoteCredential>,
     },
+}
+
+/// The program that installs a package. It runs once, when the server is added: a server that fetched its package at
+/// each start would need the network and could not be confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PackageManager {
+    /// `npm`, for packages of npmjs.org.
+    Npm,
+    /// `pip`, for packages of PyPI.
+    Pip,
+}
+
+impl PackageManager {
+    /// The name of the program.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Npm => "npm",
+            Self::Pip => "pip",
+        }
+    }
+
+    /// The program that a document may name to start such a package, which is not used.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Npm => "npx",
+            Self::Pip => "uvx",
+        }
+    }
 }
 
 /// A variable of the environment that a server asks for.
@@ -325,25 +353,27 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
         let kind = one_line(&package.transport.kind, SHOWN_BYTES);
         return Err(format!("it speaks `{kind}`; a program that Opcell starts speaks `stdio`"));
     }
-    let (runner, hosts) = match package.registry_type.as_str() {
-        "npm" => (NPX, ["https://registry.npmjs.org", "https://registry.npmjs.org/"]),
-        "pypi" => ("uvx", ["https://pypi.org", "https://pypi.org/"]),
+    let (manager, hosts) = match package.registry_type.as_str() {
+        "npm" => (PackageManager::Npm, ["https://registry.npmjs.org", "https://registry.npmjs.org/"]),
+        "pypi" => (PackageManager::Pip, ["https://pypi.org", "https://pypi.org/"]),
         other => {
             let other = one_line(other, SHOWN_BYTES);
             return Err(format!("it is of the registry `{other}`; `npm` and `pypi` are known here"));
         }
     };
+    let runner = manager.name();
     if let Some(base) = package.registry_base_url.as_deref().filter(|base| !hosts.contains(base)) {
         return Err(format!("it comes from `{}`, and `{runner}` from {}", one_line(base, SHOWN_BYTES), hosts[0]));
     }
-    if let Some(hint) = package.runtime_hint.as_deref().filter(|hint| *hint != runner) {
-        return Err(format!("it is started with `{}`; `{runner}` is known here", one_line(hint, SHOWN_BYTES)));
+    if let Some(hint) = package.runtime_hint.as_deref().filter(|hint| *hint != manager.hint()) {
+        let known = manager.hint();
+        return Err(format!("it is started with `{}`; `{known}` is known here", one_line(hint, SHOWN_BYTES)));
     }
     if package.file_sha256.is_some() {
         return Err(format!("it names the digest of its file, which `{runner}` does not check"));
     }
     let identifier = &package.identifier;
-    if !is_package(identifier, runner == NPX) {
+    if !is_package(identifier, manager == PackageManager::Npm) {
         return Err("this is not the name of a package".to_owned());
     }
     let version = package.version.as_deref().unwrap_or("latest");
@@ -353,20 +383,20 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
     }
     // Some of them name another package, or another place to take it from.
     if !package.runtime_arguments.is_empty() {
-        return Err(format!("it asks for arguments of `{runner}`, with which something else could start"));
+        let hint = manager.hint();
+        return Err(format!("it asks for arguments of `{hint}`, with which something else could start"));
     }
-    let exact = format!("{identifier}@{version}");
-    let mut command: Vec<String> = match runner {
-        NPX => vec!["node".to_owned()],
-        _ => vec![runner.to_owned(), "--cache-dir".to_owned(), CACHE.to_owned(), exact.clone()],
+    let (program, install) = match manager {
+        PackageManager::Npm => ("node", format!("{identifier}@{version}")),
+        PackageManager::Pip => ("python3", format!("{identifier}=={version}")),
     };
-    let install = (runner == NPX).then_some(exact);
+    let mut command = vec![program.to_owned()];
     for argument in &package.package_arguments {
         command.extend(argument_of(argument, given)?);
     }
     let variables: Result<Vec<Variable>, String> = package.environment_variables.iter().map(variable).collect();
     let package = format!("{} {identifier}@{version}", package.registry_type);
-    Ok(Launch::Program { install, command, package, variables: variables? })
+    Ok(Launch::Program { manager, install, command, package, variables: variables? })
 }
 
 /// The file of an installed npm package that starts it, below the folder that it was installed in.
@@ -395,6 +425,102 @@ pub fn program_of(folder: &Path, install: &str) -> Result<String, String> {
     if is_below { Ok(format!("{package}/{file}")) } else { Err(format!("the program of `{name}` is outside of it")) }
 }
 
+/// Bytes of the report of what `pip` installed, and packages in it.
+const MAX_REPORT_BYTES: u64 = 64 << 20;
+const MAX_PACKAGES: usize = 1_000;
+
+/// The requirements that stand for exactly the files that `pip` installed, with their digests: the lock file of a
+/// package of PyPI. `report` is the file that `pip install --report` writes.
+///
+/// # Errors
+/// With a sentence about the report.
+pub fn requirements_of(report: &Path) -> Result<String, String> {
+    let text = read_text_bounded(report, MAX_REPORT_BYTES)
+        .map_err(|error| format!("the report of `pip` cannot be read: {error}"))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("the report of `pip` cannot be read: {error}"))?;
+    let packages = json.get("install").and_then(serde_json::Value::as_array);
+    let packages = packages.filter(|packages| (1..=MAX_PACKAGES).contains(&packages.len()));
+    let packages =
+        packages.ok_or_else(|| format!("the report of `pip` names no package, or more than {MAX_PACKAGES}"))?;
+    let mut lines = BTreeSet::new();
+    for package in packages {
+        let text = |pointer: &str| package.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let (name, version) = (text("/metadata/name"), text("/metadata/version"));
+        let digest = text("/download_info/archive_info/hashes/sha256");
+        if !is_package(name, false) || !is_version(version) || !is_sha256(digest) {
+            let name = one_line(name, SHOWN_BYTES);
+            return Err(format!("the report of `pip` has no version or no digest of the package `{name}`"));
+        }
+        lines.insert(format!("{name}=={version} --hash=sha256:{digest}\n"));
+    }
+    Ok(lines.into_iter().collect())
+}
+
+fn is_sha256(digest: &str) -> bool {
+    digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// A Python program that starts an installed package of PyPI, whose packages are in the folder `site` beside it.
+/// `install` is the package as `NAME==VERSION`.
+///
+/// # Errors
+/// With a sentence about the package.
+pub fn starter_of(site: &Path, install: &str) -> Result<String, String> {
+    let name = install.split("==").next().unwrap_or(install);
+    let cannot = |error: &dyn std::fmt::Display| format!("the package `{name}` cannot be read: {error}");
+    let folders = std::fs::read_dir(site).map_err(|error| cannot(&error))?;
+    let about = folders
+        .filter_map(|folder| folder.ok()?.file_name().into_string().ok())
+        .find(|folder| {
+            let package = folder.strip_suffix(".dist-info").and_then(|package| package.split_once('-'));
+            package.is_some_and(|(package, _)| normal(package) == normal(name))
+        })
+        .ok_or_else(|| cannot(&"it is not among what was installed"))?;
+    let file = site.join(about).join("entry_points.txt");
+    let text = match read_text_bounded(&file, MAX_DOCUMENT_BYTES as u64) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| cannot(&error))?,
+    };
+    let mut programs = BTreeMap::new();
+    let mut is_of_programs = false;
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            is_of_programs = line == "[console_scripts]";
+        } else if let Some((program, target)) = line.split_once('=').filter(|_| is_of_programs) {
+            programs.insert(normal(program.trim()), target.split('[').next().unwrap_or(target).trim().to_owned());
+        }
+    }
+    let only = programs.values().next().filter(|_| programs.len() == 1);
+    let target = programs.get(&normal(name)).or(only);
+    let target = target.ok_or_else(|| format!("the package `{name}` names no program, or several"))?;
+    let is_path = |path: &str| {
+        path.split('.').all(|part| {
+            part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        })
+    };
+    let named = target.split_once(':').map(|(module, function)| (module.trim(), function.trim()));
+    let Some((module, function)) = named.filter(|(module, function)| is_path(module) && is_path(function)) else {
+        return Err(format!("the program of `{name}` is not a function of a module"));
+    };
+    Ok(format!(
+        "# Starts {install}; written by Opcell.\nimport importlib\nimport os\nimport sys\n\n\
+         sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), \"{SITE}\"))\n\
+         start = importlib.import_module(\"{module}\")\n\
+         for name in \"{function}\".split(\".\"):\n    start = getattr(start, name)\nsys.exit(start())\n"
+    ))
+}
+
+/// The folder of packages of PyPI, in the folder of their server.
+pub const SITE: &str = "site";
+
+/// A name of PyPI as all its spellings have it.
+fn normal(name: &str) -> String {
+    let parts: Vec<&str> = name.split(['-', '_', '.']).filter(|part| !part.is_empty()).collect();
+    parts.join("-").to_ascii_lowercase()
+}
+
 /// Returns `true` for a name that no package manager takes for an option, a path or an address.
 fn is_package(name: &str, is_npm: bool) -> bool {
     let is_part = |part: &str| {
@@ -413,10 +539,12 @@ fn is_package(name: &str, is_npm: bool) -> bool {
 /// Returns `true` for one version, and not for a range or a tag.
 fn is_exact(version: &str) -> bool {
     let has_wildcard = version.split(['.', '-', '+']).any(|part| matches!(part, "x" | "X" | "*"));
+    is_version(version) && version.contains('.') && !has_wildcard
+}
+
+fn is_version(version: &str) -> bool {
     version.len() <= 100
         && version.starts_with(|c: char| c.is_ascii_digit())
-        && version.contains('.')
-        && !has_wildcard
         && version.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '!'))
 }
 
@@ -590,20 +718,73 @@ mod tests {
         }));
         let entry =
             json!({"server": serde_json::from_str::<Json>(&document(package)).unwrap(), "_meta": {}}).to_string();
-        let Launch::Program { install, command, package, variables } =
+        let Launch::Program { install, command, package, variables, .. } =
             launch(&entry, &[("place", "Rome; rm -rf /"), ("units", "imperial")]).unwrap()
         else {
             unreachable!()
         };
         assert_eq!(command, ["node", "--units=imperial", "Rome; rm -rf /", "--in=/tmp/x{y}"]);
-        assert_eq!((install.as_deref(), package.as_str()), (Some("@user/weather@1.0.2"), "npm @user/weather@1.0.2"));
+        assert_eq!((install.as_str(), package.as_str()), ("@user/weather@1.0.2", "npm @user/weather@1.0.2"));
         let [key] = variables.as_slice() else { unreachable!() };
         assert_eq!((key.name.as_str(), key.required, key.secret), ("KEY", true, true));
         assert!(!key.description.contains('\u{1b}'));
         let pypi =
             json!({"registryType": "pypi", "identifier": "weather", "version": "2.0", "transport": {"type": "stdio"}});
-        let Launch::Program { command, .. } = launch(&document(pypi), &[]).unwrap() else { unreachable!() };
-        assert_eq!(command, ["uvx", "--cache-dir", ".cache", "weather@2.0"]);
+        let Launch::Program { manager, install, command, .. } = launch(&document(pypi), &[]).unwrap() else {
+            unreachable!()
+        };
+        assert_eq!((manager, install.as_str()), (PackageManager::Pip, "weather==2.0"));
+        assert_eq!(command, ["python3"]);
+    }
+
+    #[test]
+    fn a_package_of_pypi_is_started_by_the_function_that_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let about = folder.path().join("We_ather.Server-2.0.dist-info");
+        std::fs::create_dir(&about).unwrap();
+        std::fs::create_dir(folder.path().join("we_ather_server_extras-1.0.dist-info")).unwrap();
+        let of = |text: &str| {
+            std::fs::write(about.join("entry_points.txt"), text).unwrap();
+            starter_of(folder.path(), "we-ather-server==2.0")
+        };
+        let several = "[gui_scripts]\nother = bad:main\n[console_scripts]\nx = y:z\nwe_ather-server = weather.cli : app.main [fast]\n";
+        let starter = of(several).unwrap();
+        assert!(
+            starter.contains("import_module(\"weather.cli\")") && starter.contains("\"app.main\".split"),
+            "{starter}"
+        );
+        assert!(of("[console_scripts]\nonly = weather:main\n").unwrap().contains("\"weather\""));
+        for (text, sentence) in [
+            ("", "names no program"),
+            ("[console_scripts]\na = x:y\nb = x:z\n", "or several"),
+            ("[console_scripts]\na = os;evil:main\n", "not a function"),
+            ("[console_scripts]\na = weather\n", "not a function"),
+            ("[console_scripts]\na = weather:main()\n", "not a function"),
+        ] {
+            assert!(of(text).unwrap_err().contains(sentence), "{text}");
+        }
+        assert!(starter_of(folder.path(), "absent==1.0").unwrap_err().contains("not among"));
+    }
+
+    #[test]
+    fn the_requirements_have_the_version_and_the_digest_of_each_package() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("report.json");
+        let of = |packages: Json| {
+            std::fs::write(&file, json!({"version": "1", "install": packages}).to_string()).unwrap();
+            requirements_of(&file)
+        };
+        let package = |name: &str, digest: &str| {
+            json!({"metadata": {"name": name, "version": "1.0"},
+                "download_info": {"archive_info": {"hashes": {"sha256": digest}}}})
+        };
+        let digest = "0a".repeat(32);
+        let lines = of(json!([package("weather", &digest), package("anyio", &digest)])).unwrap();
+        assert_eq!(lines, format!("anyio==1.0 --hash=sha256:{digest}\nweather==1.0 --hash=sha256:{digest}\n"));
+        for packages in [json!([]), json!([package("weather", "")]), json!([package("a\nb", &digest)]), json!(7)] {
+            assert!(of(packages.clone()).is_err(), "{packages}");
+        }
+        assert!(requirements_of(&folder.path().join("absent")).unwrap_err().contains("cannot be read"));
     }
 
     #[test]

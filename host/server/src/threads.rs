@@ -115,7 +115,7 @@ async fn counted(tenant: &Tenant, response: Response) -> Response {
     let wanted = u32::try_from(size.div_ceil(UNIT)).unwrap_or(u32::MAX).min(WAITING as u32);
     let Ok(permit) = tenant.unsent.clone().try_acquire_many_owned(wanted) else {
         tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
-        let detail = "as much waits to be sent to the tenant's clients as may, because they do not take it";
+        let detail = "the answers that wait for the tenant's clients have reached their limit, because the clients do not read them";
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "answers-unread", detail);
         return Problem { retry_after: Some(1), ..problem }
             .remedy("read the answers that were asked for")

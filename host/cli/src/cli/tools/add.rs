@@ -11,7 +11,10 @@ use opcell::{
     confinement,
     consent::{Reach, Request},
     places::Places,
-    published::{CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, Published, Variable, program_of},
+    published::{
+        CACHE, GivenValues, Launch, MAX_DOCUMENT_BYTES, PackageManager, Published, SITE, Variable, program_of,
+        requirements_of, starter_of,
+    },
     remedy::shell_word,
     report::printable,
 };
@@ -37,6 +40,39 @@ const REGISTRY: &str = "https://registry.modelcontextprotocol.io";
 /// The arguments with which npm installs a package, and the time that it may take.
 const INSTALL: [&str; 8] =
     ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--prefix", ".", "--"];
+/// The same of pip, which runs nothing of a package if it takes wheels alone.
+const INSTALL_PYTHON: [&str; 12] = [
+    "-m",
+    "pip",
+    "install",
+    "--only-binary",
+    ":all:",
+    "--no-compile",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--target",
+    SITE,
+    "--report",
+    REPORT,
+];
+
+/// The file in which pip says what it installed; it is removed after that.
+const REPORT: &str = ".report.json";
+
+/// The file with the version and the digest of each package of PyPI.
+const REQUIREMENTS: &str = "requirements.txt";
+
+/// The file that starts a package of PyPI.
+const STARTER: &str = "opcell_start.py";
+
+/// A program for Python that prints where the interpreter is. What `PATH` finds first may be a script that chooses one,
+/// which a confined server cannot read.
+const WHERE: &str = "import os, sys; print(os.path.realpath(sys.executable))";
+const WHERE_TIME: Duration = Duration::from_secs(30);
+
+/// Folders of the system, which a confined server reads.
+const SYSTEM: [&str; 3] = ["/usr", "/bin", "/opt"];
+
 const INSTALL_TIME: Duration = Duration::from_secs(300);
 
 /// The version of a server that a registry is asked for where none is named.
@@ -102,6 +138,15 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
     if let Some((name, version)) = asked {
         answers(&plan.published, &name, &version)?;
     }
+    if let Launch::Program { manager: PackageManager::Pip, command, .. } = &mut plan.launch
+        && let Some(interpreter) = interpreter().await?
+    {
+        for command in [command, &mut plan.server.command] {
+            if let Some(program) = command.first_mut() {
+                program.clone_from(&interpreter);
+            }
+        }
+    }
     if config.servers.contains_key(&plan.name) {
         let message = format!("the project has an MCP server `{}` already", plan.name);
         return Err(Diagnostic::error("server-exists", message).help("choose another name with `--name`").into());
@@ -124,7 +169,7 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
         terminal.note("nothing was changed");
         return Ok(Exit::Done);
     }
-    if let Launch::Program { install, .. } = &plan.launch {
+    if let Launch::Program { manager, install, .. } = &plan.launch {
         let below = folder(&plan.name);
         let folder = config.root.join(&below);
         // A package manager takes what it finds there for what it would fetch.
@@ -134,14 +179,15 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
             return Err(Diagnostic::error("server-exists", message).help(help).into());
         }
         prepare(&folder, &document)?;
-        if let Some(package) = install {
-            let file = installed(&folder, package).await;
-            if file.is_err() {
-                // It was made just now, and is in the way of the next attempt.
-                let _ = std::fs::remove_dir_all(&folder);
-            }
-            plan.server.command.insert(1, file?);
+        let file = match manager {
+            PackageManager::Pip => installed_by_pip(&folder, plan.server.command.first(), install).await,
+            _ => installed(&folder, install).await,
+        };
+        if file.is_err() {
+            // It was made just now, and is in the way of the next attempt.
+            let _ = std::fs::remove_dir_all(&folder);
         }
+        plan.server.command.insert(1, file?);
     }
     // The user may have written in the file since.
     let text = match read_text_bounded(&file, MAX_BYTES) {
@@ -242,11 +288,6 @@ fn plan(args: &AddArgs, document: &str) -> Result<Plan, Failure> {
         let meant = hint(unused, given.asked());
         return Err(wrong(format!("the server asks for no value `{}`{meant}", printable(unused))));
     }
-    if matches!(launch, Launch::Program { install: None, .. }) && args.no_confine.is_none() {
-        let message = format!("{} is started by `uvx`, which Opcell does not confine", published.name);
-        let help = "give the reason why it may run unconfined with `--no-confine REASON`";
-        return Err(Diagnostic::error("invalid-server", message).help(help).into());
-    }
     let (server, unconfined) = settings(args, &name, &launch);
     Ok(Plan { name, published, launch, server, unconfined })
 }
@@ -284,7 +325,7 @@ fn prepare(folder: &Path, document: &str) -> std::io::Result<()> {
     let folder = Folder::open_or_make(folder, Readers::Shared)?;
     let cache = folder.make_below(Path::new(CACHE), Readers::Shared)?;
     cache.replace(".gitignore", b"*\n!.gitignore\n", Readers::Shared)?;
-    folder.replace(".gitignore", b"node_modules\n", Readers::Shared)?;
+    folder.replace(".gitignore", format!("node_modules\n{SITE}\n").as_bytes(), Readers::Shared)?;
     folder.replace(DOCUMENT, document.as_bytes(), Readers::Shared)
 }
 
@@ -308,6 +349,59 @@ async fn installed(folder: &Path, package: &str) -> Result<String, Failure> {
     program_of(folder, package).map_err(wrong)
 }
 
+/// The interpreter that `python3` stands for, where a confined server cannot read what `PATH` finds; nothing where it
+/// can.
+async fn interpreter() -> Result<Option<String>, Failure> {
+    let failed = |why: &str| {
+        let why = one_line(why.trim(), 500);
+        let finding = Diagnostic::error("mcp-not-started", format!("`python3` cannot be used: {why}"));
+        finding.help("install Python 3 with pip: the server is a package of PyPI")
+    };
+    let mut command = tokio::process::Command::new("python3");
+    command.args(["-c", WHERE]).stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(WHERE_TIME, command.output()).await {
+        Ok(Ok(output)) if output.status.success() => output,
+        Ok(Ok(output)) => return Err(failed(&String::from_utf8_lossy(&output.stderr)).into()),
+        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
+        Err(_) => return Err(failed("it does not answer").into()),
+    };
+    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let is_of_system = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let first = std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file());
+    // A shell script that chooses an interpreter of the system needs what it reads as well.
+    let is_direct = first
+        .is_some_and(|first| is_of_system(&first) && first.canonicalize().is_ok_and(|real| real == Path::new(&found)));
+    Ok((!is_direct).then_some(found))
+}
+
+/// Installs a package of PyPI in the folder of its server, writes what stands for exactly its files, and returns the
+/// file that starts it. Nothing of the package runs: only wheels are taken.
+async fn installed_by_pip(folder: &Path, python: Option<&String>, package: &str) -> Result<String, Failure> {
+    let failed = |why: &str| {
+        let why = one_line(why.trim(), 500);
+        Diagnostic::error("mcp-not-started", format!("`pip install {package}` failed: {why}"))
+    };
+    let mut command = tokio::process::Command::new(python.map_or("python3", String::as_str));
+    command.args(INSTALL_PYTHON).arg(package).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = match timeout(INSTALL_TIME, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
+        Err(_) => return Err(failed(&format!("it did not end within {} s", INSTALL_TIME.as_secs())).into()),
+    };
+    if !output.status.success() {
+        return Err(failed(&String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let report = folder.join(REPORT);
+    let requirements = requirements_of(&report).map_err(wrong)?;
+    std::fs::remove_file(&report)?;
+    let starter = starter_of(&folder.join(SITE), package).map_err(wrong)?;
+    let folder = Folder::open_or_make(folder, Readers::Shared)?;
+    folder.replace(REQUIREMENTS, requirements.as_bytes(), Readers::Shared)?;
+    folder.replace(STARTER, starter.as_bytes(), Readers::Shared)?;
+    Ok(STARTER.to_owned())
+}
+
 /// Everything that a person decides by.
 fn shown(plan: &Plan, document: &str) -> String {
     let Plan { name, published, launch, unconfined, .. } = plan;
@@ -315,13 +409,18 @@ fn shown(plan: &Plan, document: &str) -> String {
     lines.extend(published.repository.as_ref().map(|url| format!("  source: {url}")));
     lines.push(format!("  description: {}", Digest::of_hash(blake3::hash(document.as_bytes()))));
     match launch {
-        Launch::Program { install, command, package, variables } => {
-            lines.extend(install.as_ref().map(|package| format!("  installs: npm {} {package}", INSTALL.join(" "))));
+        Launch::Program { manager, install, command, package, variables } => {
+            lines.push(match manager {
+                PackageManager::Pip => {
+                    let python = command.first().map_or("python3", String::as_str);
+                    format!("  installs: {python} {} {install}", INSTALL_PYTHON.join(" "))
+                }
+                _ => format!("  installs: npm {} {install}", INSTALL.join(" ")),
+            });
             let words: Vec<String> = command.iter().map(|word| opcell::consent::shell(Path::new(word))).collect();
-            let program = if install.is_some() { " PROGRAM OF THE PACKAGE" } else { "" };
             let (first, rest) = words.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
             let rest: String = rest.iter().map(|word| format!(" {word}")).collect();
-            lines.push(format!("  starts: {first}{program}{rest}"));
+            lines.push(format!("  starts: {first} PROGRAM OF THE PACKAGE{rest}"));
             lines.push(format!("  package: {package}, from its registry, in {}", folder(name).display()));
             lines.push(match unconfined {
                 None => {
