@@ -15,10 +15,10 @@ use std::{
 /// Name, path below the tenant, width and height.
 const PICTURES: [(&str, &str, u32, u32); 5] = [
     ("runs", "", 1280, 420),
-    ("run", "/runs/review", 1280, 1540),
-    ("approval", "/runs/release", 1280, 590),
-    ("denial", "/runs/health", 1280, 600),
-    ("compare", "/compare?a=review&b=review-again", 1280, 600),
+    ("run", "/runs/review", 1280, 1220),
+    ("approval", "/runs/release", 1280, 1000),
+    ("denial", "/runs/health", 1280, 1390),
+    ("compare", "/compare?a=review&b=review-again", 1280, 570),
 ];
 
 /// The folder of the pictures.
