@@ -384,7 +384,7 @@ struct Library {
 /// Each further line is a number of calls, answered with as many durations in nanoseconds, a space between them.
 pub(super) fn library(name: &str, command: &str, arguments: &str) -> Result<Peer> {
     let mut lines = Lines::start(Command::new("sh").args(["-c", command]))?;
-    let said = lines.ask(&format!("{arguments}\n")).with_context(|| format!("`{command}` says nothing of itself"))?;
+    let said = lines.ask(&format!("{arguments}\n")).with_context(|| format!("`{command}` does not describe itself"))?;
     let library: Library = serde_json::from_str(said)
         .with_context(|| format!("`{command}` does not answer with `about`, `isolates` and `answer` as JSON"))?;
     if library.answer.is_empty() {
@@ -481,7 +481,7 @@ mod tests {
     fn a_program_that_says_something_else_is_no_library() {
         for (program, expected) in [
             ("cat", "does not answer with `about`"),
-            ("true", "says nothing of itself"),
+            ("true", "does not describe itself"),
             (r#"read -r a; echo '{"about": "x", "answer": ""}'"#, "returned nothing"),
         ] {
             let error = format!("{:#}", library("own", program, "{}").unwrap_err());

@@ -276,11 +276,34 @@ impl From<RunError> for Failure {
                 JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } => Self::Other(error.into()),
                 JournalError::Storage(_) => Self::Other(anyhow::anyhow!("{}: {refused}", refused.kind())),
                 // Without the words that the run stopped: mostly none was under way.
-                refused => Diagnostic::error(refused.kind(), refused.to_string()).into(),
+                refused => {
+                    let found = Diagnostic::error(refused.kind(), refused.to_string());
+                    match damage_help(refused) {
+                        Some(help) => found.help(help).into(),
+                        None => found.into(),
+                    }
+                }
             },
             RunError::ShuttingDown | RunError::TooMuch { .. } | RunError::Gone(_) => Self::Other(error.into()),
             _ => found.into(),
         }
+    }
+}
+
+/// The command that helps with a damaged journal.
+fn damage_help(error: &JournalError) -> Option<String> {
+    match error {
+        JournalError::Torn { run, .. } => Some(format!(
+            "`opcell runs resume {run}` cuts what is damaged and continues; `opcell runs restore FILE --replace` brings a \
+             backup back"
+        )),
+        JournalError::Broken { .. } => {
+            Some("`opcell runs restore FILE --replace` brings a backup of the journal back".to_owned())
+        }
+        JournalError::Corrupt { .. } => {
+            Some("`opcell runs restore FILE --replace` puts a backup (`opcell runs backup`) in its place".to_owned())
+        }
+        _ => None,
     }
 }
 

@@ -130,7 +130,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     if args.queue {
         return queue(&host, &workflow, given, args, journaled, terminal).await;
     }
-    // A run that waits for a signal or an answer ends this command, which says for what and how to go on.
+    // A run that waits for a signal or an answer ends this command, which prints what it waits for and how to continue.
     let options = RunOptions { run: args.journal.name(), detach: true, sink: sink.clone(), ..RunOptions::default() };
     let run = host.start_with(&workflow, given, options).await.map_err(|error| refused(error.into()))?;
     if journaled && !terminal.json {

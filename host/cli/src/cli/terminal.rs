@@ -51,19 +51,22 @@ pub enum LogFormat {
     Json,
 }
 
-/// A level is for this program's own crates, and libraries go on to warn, but that of MCP: its warnings are of its own
-/// types, and what they are about is told by whoever asked. `RUST_LOG` decides over everything, and `--log-level` over it.
+/// Libraries whose warnings say nothing new. Those of MCP are of its own types, and what they are about is told by the
+/// caller; that of Restate warns of each connection that a load balancer opens for a check and resets.
+const SILENCED: &str = "rmcp=off,restate_sdk::http_server=error";
+
+/// A level is for this program's own crates, and libraries continue to warn, but those [`SILENCED`]. `RUST_LOG` decides over everything, and `--log-level` over it.
 fn log_filter(level: Option<LogLevel>, variable: Option<String>, quiet: bool) -> Result<EnvFilter, Box<Diagnostic>> {
     let directives = match (level, variable.filter(|text| !text.is_empty())) {
         (Some(LogLevel::Off), _) => "off".to_owned(),
-        (Some(LogLevel::Error), _) => "error,rmcp=off".to_owned(),
+        (Some(LogLevel::Error), _) => format!("error,{SILENCED}"),
         (Some(level), _) => {
             let level = level.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
-            format!("warn,rmcp=off,opcell={level}")
+            format!("warn,{SILENCED},opcell={level}")
         }
         (None, Some(text)) => text,
-        (None, None) if quiet => "error,rmcp=off".to_owned(),
-        (None, None) => "warn,rmcp=off".to_owned(),
+        (None, None) if quiet => format!("error,{SILENCED}"),
+        (None, None) => format!("warn,{SILENCED}"),
     };
     EnvFilter::try_new(&directives).map_err(|error| {
         let message = format!("`RUST_LOG` is not a filter: {error}");
@@ -317,10 +320,13 @@ mod tests {
         let filter = |level, variable: Option<&str>, quiet| {
             log_filter(level, variable.map(str::to_owned), quiet).map(|filter| filter.to_string())
         };
-        assert_eq!(filter(None, None, false).unwrap(), "rmcp=off,warn");
-        assert_eq!(filter(None, None, true).unwrap(), "rmcp=off,error");
+        assert_eq!(filter(None, None, false).unwrap(), "restate_sdk::http_server=error,rmcp=off,warn");
+        assert_eq!(filter(None, None, true).unwrap(), "restate_sdk::http_server=error,rmcp=off,error");
         assert_eq!(filter(None, Some("info"), true).unwrap(), "info");
-        assert_eq!(filter(Some(LogLevel::Debug), Some("trace"), false).unwrap(), "opcell=debug,rmcp=off,warn");
+        assert_eq!(
+            filter(Some(LogLevel::Debug), Some("trace"), false).unwrap(),
+            "restate_sdk::http_server=error,opcell=debug,rmcp=off,warn"
+        );
         assert!(filter(None, Some("opcell=loud"), false).unwrap_err().message.contains("RUST_LOG"));
     }
 }

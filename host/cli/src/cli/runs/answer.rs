@@ -87,9 +87,9 @@ pub async fn answer(open: &Open, args: &AnswerArgs, terminal: &Terminal) -> Resu
         return Ok(Exit::Done);
     }
     let done = match answer {
-        InputAnswer::Accept(_) => "is answered",
-        InputAnswer::Decline => "is declined",
-        InputAnswer::Cancel => "is cancelled",
+        InputAnswer::Accept(_) => "was answered",
+        InputAnswer::Decline => "was declined",
+        InputAnswer::Cancel => "was cancelled",
     };
     terminal.note(&format!("recorded: the form of tool `{tool}` of MCP server `{server}` ({id}) {done}"));
     send::going_on(open, &run, terminal).await

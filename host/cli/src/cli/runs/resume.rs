@@ -72,7 +72,7 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
             let message = format!("run `{}` has ended ({}): no effect is in doubt", entry.run, entry.state.status);
             return Err(Diagnostic::error("run-ended", message).into());
         }
-        terminal.note(&format!("run `{}` has already ended; its result", entry.run));
+        terminal.note(&format!("run `{}` had already ended, with this result", entry.run));
     } else if let Some(answer) = args.doubt.answer() {
         approve::given_by_a_person()?;
         let effect = args.effect.map(EffectId);

@@ -163,7 +163,7 @@ pub async fn approve(open: &Open, global: &Global, args: &ApproveArgs, terminal:
     if let (Delivery::Now(step), false) = (&delivery, terminal.json) {
         let answer = if args.refuse { "refused" } else { "approved" };
         let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-        terminal.note(&format!("recorded: step `{step}` of run `{run}` is {answer}{by}"));
+        terminal.note(&format!("recorded: step `{step}` of run `{run}` was {answer}{by}"));
         return going_on(open, &run, terminal).await;
     }
     sent(open, &run, &delivery, terminal).await
@@ -241,7 +241,7 @@ async fn answer_calls(
         let Question::Call { tool, .. } = question else { continue };
         if !terminal.json {
             let done = if args.refuse { "refused" } else { "approved" };
-            terminal.note(&format!("recorded: the call of `{tool}` ({id}) is {done}"));
+            terminal.note(&format!("recorded: the call of `{tool}` ({id}) was {done}"));
         }
     }
     if terminal.json {
