@@ -109,6 +109,7 @@ impl Sessions for Restless {
             narrowing: None,
             approvals: Vec::new(),
             code: None,
+            augmenters: Vec::new(),
             windows: Vec::new(),
             result_limit: None,
         })

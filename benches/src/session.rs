@@ -64,6 +64,7 @@ impl Sessions for CallingModel {
             narrowing: None,
             approvals: self.asks.then(approval).into_iter().collect(),
             code: None,
+            augmenters: Vec::new(),
             windows: Vec::new(),
             result_limit: None,
         })
