@@ -1,5 +1,6 @@
 //! A workflow made ready to run: every name looked up once.
 
+use crate::structured;
 use indexmap::IndexMap;
 use opcell_ir::{
     WorkflowIr,
@@ -225,6 +226,14 @@ impl Program {
     pub fn before(&self, step: u32) -> Option<u32> {
         let at = self.main.partition_point(|main| *main < step);
         at.checked_sub(1).and_then(|at| self.main.get(at)).copied()
+    }
+
+    /// Returns the reason why the workflow does not take an input, if it has an input schema that says so.
+    #[must_use]
+    pub fn refuses(&self, input: &Value) -> Option<String> {
+        let schema = self.ir().input_schema.as_ref()?;
+        let violations = structured::check(schema, input).err()?;
+        Some(format!("The input does not match the input schema of `{}`: {violations}", self.name()))
     }
 
     /// Returns the value of `$inputs`: the entries of an input that is an object, then defaults of declared inputs that

@@ -400,6 +400,7 @@ impl PlacedCall {
     ///
     /// # Errors
     /// Returns the call if it has to be made.
+    #[allow(clippy::result_large_err, reason = "the call is moved once, to where it is made")]
     pub fn recorded(self) -> Result<EndedCall, Self> {
         match self.recorded {
             Recorded::Answered { nth, reply } => Ok(EndedCall { reply, nth: Some(nth), turn: None }),
@@ -511,7 +512,8 @@ impl PlacedCall {
         };
         let is_alone = call.concurrency == Concurrency::Alone;
         // A call that changes nothing may be made first: made alone, it is recorded with its answer.
-        if !events.is_empty() && !(is_alone && effects == Effects::Pure) {
+        let is_recorded_later = is_alone && effects == Effects::Pure;
+        if !events.is_empty() && !is_recorded_later {
             call.requested = Some(journal.send(std::mem::take(&mut events)));
         }
         if effects != Effects::Pure

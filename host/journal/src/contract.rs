@@ -216,7 +216,7 @@ pub async fn a_clock_that_jumped_is_in_doubt(journal: Arc<dyn Journal>) {
     let [recorded, past, future] = [NOW + MAX_PAUSE - 1, NOW, NOW + 100 * MAX_PAUSE];
     assert_eq!(doubted(past).await, Some(ClockJump { now: past, recorded }));
     assert_eq!(doubted(future).await, Some(ClockJump { now: future, recorded }));
-    // What a run records by that clock is no proof of it.
+    // A run that this clock dates does not confirm it.
     ended_run(&*journal, "b", future, future + 1).await;
     assert_eq!(doubted(future + 2).await, Some(ClockJump { now: future + 2, recorded }));
     assert_eq!(doubted(recorded + 1).await, None, "the clock was corrected");

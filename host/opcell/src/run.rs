@@ -189,6 +189,13 @@ pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
     })
 }
 
+/// Returns the reason why a workflow does not take an input, if it has an input schema that says so. A run that is
+/// started with it fails before its first step.
+#[must_use]
+pub fn refusal(workflow: &Workflow, input: &opcell_types::Value) -> Option<String> {
+    workflow.program().ok()?.refuses(input)
+}
+
 /// The receipt that an event brings, if a cell or a call of a tool ended with it, or was stopped.
 #[must_use]
 pub fn receipt(event: &Event) -> Option<&Receipt> {

@@ -95,6 +95,12 @@ impl Deadly {
         let (inner, writes) = (SqliteJournal::open(file)?, Arc::new(AtomicU64::new(0)));
         let mut log = file.as_os_str().to_owned();
         log.push("-wal");
+        if death.is_some_and(|death| death.side == Side::Full) {
+            // What was written when the file was made would leave room in the log for what is to fail.
+            let emptied = rusqlite::Connection::open(file)
+                .and_then(|file| file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
+            emptied.map_err(|error| JournalError::Storage(Arc::new(error)))?;
+        }
         Ok((Self { inner, recorder, death, writes: writes.clone(), log: log.into() }, writes))
     }
 

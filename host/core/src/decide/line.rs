@@ -43,13 +43,10 @@ pub(super) fn decide(at: &At<'_>, line: &Line) -> Vec<Event> {
 
 /// The end of a workflow that was given what it does not take: none of its steps is entered.
 fn refused(at: &At<'_>, place: u32) -> Option<Event> {
-    let schema = at.instance.program.ir().input_schema.as_ref()?;
     if place != at.instance.program.entry() || at.instance.memory.iter().any(|memory| memory.visits > 0) {
         return None;
     }
-    let violations = structured::check(schema, &at.instance.input).err()?;
-    let message =
-        format!("The input does not match the input schema of `{}`: {violations}", at.instance.program.name());
+    let message = at.instance.program.refuses(&at.instance.input)?;
     Some(at.end(ended(Status::Failed, "invalid-input", message)))
 }
 

@@ -266,6 +266,11 @@ pub(crate) fn traceparent(headers: &HeaderMap) -> Option<Arc<str>> {
 pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(RunId, Option<Run>), Problem> {
     let Start { workflow: name, input, run, idempotent, traceparent } = start;
     let workflow = workflows::named(tenant, name).await?;
+    // A run that ends before its first step tells its client less than a refusal.
+    if let Some(why) = opcell::run::refusal(&workflow, &input) {
+        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid-input", why);
+        return Err(problem.remedy("correct the input; a GET of `workflows` lists the declared inputs"));
+    }
     let permit = tenant.started.clone().try_acquire_owned().map_err(|_| {
         tenant.counters.refused.fetch_add(1, Ordering::Relaxed);
         let detail = "as many runs are being driven as the tenant may have at a time";

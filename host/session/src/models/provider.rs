@@ -179,7 +179,7 @@ impl Provider {
             // A repetition would show the beginning of the answer twice.
             let repeat = fault.repeat && !shown.is_some_and(Shown::anything);
             let Some(wait) = self.config.retry.wait(attempt, fault.wait).filter(|_| repeat) else {
-                return Err(self.failure(received.kept_with(fault), &secrets, of_tenant.is_some(), attempt));
+                return Err(self.failure(received.with_received(fault), &secrets, of_tenant.is_some(), attempt));
             };
             tracing::warn!(provider = %self.name, attempt, wait_ms = wait.as_millis(), reason = %fault.reason, "model request repeated");
             tokio::time::sleep(wait).await;
@@ -230,7 +230,7 @@ impl Received {
         all.push_str(text.split_at(text.floor_char_boundary(room)).0);
     }
 
-    fn kept_with(&self, fault: Fault) -> Fault {
+    fn with_received(&self, fault: Fault) -> Fault {
         let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if all.is_empty() || fault.details.is_some() {
             return fault;

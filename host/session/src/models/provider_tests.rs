@@ -496,7 +496,7 @@ async fn a_connection_to_a_provider_is_no_task_of_the_runtime_that_asks() {
     drop(answered.join().unwrap());
 }
 
-/// What is asked in a session with these settings.
+/// The question that is sent in a session with these settings.
 async fn asked_with(api: Api, settings: opcell_ir::ir::Session) -> (Asked, Vec<String>) {
     let key = key();
     let wire = WIRES.iter().find(|wire| wire.api == api);
@@ -574,7 +574,7 @@ async fn the_arguments_of_a_tool_are_held_to_a_schema_that_says_everything() {
 }
 
 #[tokio::test]
-async fn what_was_received_before_a_stream_failed_is_kept_with_the_failure() {
+async fn a_failure_has_what_was_received_before_the_stream_failed() {
     let piece = |text: &str| ("", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
     let broken = ("", json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));
     for events in [vec![piece("half "), piece("an answer"), broken], vec![piece("half "), piece("an answer")]] {

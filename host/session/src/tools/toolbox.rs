@@ -15,7 +15,7 @@ use thiserror::Error;
 pub const RESULT_LIMIT: usize = 64 << 10;
 
 /// Maximum bytes of a tool's result in a session that shows a part of a long one and lets its model read the rest.
-const KEPT_LIMIT: usize = 1 << 20;
+const STORED_LIMIT: usize = 1 << 20;
 
 /// The time that a call that was cancelled may take to report what it used.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -110,7 +110,7 @@ impl Toolbox {
 
     /// Maximum bytes of a result in a session.
     fn limit_in(&self, session: &OpenedSession) -> usize {
-        session.result_limit.map_or(self.result_limit, |shown| KEPT_LIMIT.max(shown as usize))
+        session.result_limit.map_or(self.result_limit, |shown| STORED_LIMIT.max(shown as usize))
     }
 
     /// Makes one call of a program that a model wrote, whose arguments are [`fitted`]: the same checks, and the whole

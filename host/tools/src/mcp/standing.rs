@@ -3,13 +3,9 @@
 
 use super::{Listing, ToolDigests};
 use opcell_types::text::estimated_tokens;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+#[cfg(feature = "mcp")]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{sync::Arc, time::Duration};
 
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +42,7 @@ impl ServerState {
 pub struct ServerUse {
     /// Calls that have ended.
     pub calls: u64,
-    /// Those that failed. A call that asks for input, or goes on as a task, has not failed.
+    /// Those that failed. A call that asks for input, or continues as a task, has not failed.
     pub failures: u64,
     /// The time of all of them together.
     pub time: Duration,
@@ -117,6 +113,7 @@ pub struct ServerStanding {
 }
 
 /// Counts the calls of a server.
+#[cfg(feature = "mcp")]
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     calls: AtomicU64,
@@ -127,6 +124,7 @@ pub(super) struct Meter {
     received: AtomicU64,
 }
 
+#[cfg(feature = "mcp")]
 impl Meter {
     /// Counts a call that has ended; `received` are the bytes of its result, if it has one.
     pub(super) fn ended(&self, time: Duration, sent: u64, received: Result<u64, ()>) {
