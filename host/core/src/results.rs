@@ -14,10 +14,10 @@ pub const READ_RESULT: &str = "read_result";
 const TAIL_SHARE: usize = 4;
 
 /// The most bytes that one conversation keeps of long results: the oldest are forgotten first.
-const MAX_KEPT_BYTES: usize = 16 << 20;
+const MAX_STORED_BYTES: usize = 16 << 20;
 
 /// The most results that one conversation keeps.
-const MAX_KEPT: usize = 256;
+const MAX_STORED: usize = 256;
 
 /// The most bytes that are read at once, and those that are read where a call does not say.
 const MAX_READ_BYTES: usize = 32 << 10;
@@ -68,10 +68,10 @@ impl LongResults {
         let mut bytes = 0_usize;
         let fits = |kept: &&LongResult| {
             bytes = bytes.saturating_add(kept.text.as_str().len());
-            bytes <= MAX_KEPT_BYTES
+            bytes <= MAX_STORED_BYTES
         };
         // The newest one stays whatever its length.
-        let stay = self.0.iter().rev().take(MAX_KEPT).take_while(fits).count().max(1);
+        let stay = self.0.iter().rev().take(MAX_STORED).take_while(fits).count().max(1);
         self.0.drain(..self.0.len().saturating_sub(stay));
     }
 
@@ -259,17 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn results_are_kept_once_and_in_bounds() {
+    fn results_are_stored_once_and_in_bounds() {
         let mut results = LongResults::default();
         let first = handle_in(&results.keep(&lines(1_000), 400));
         assert_eq!(handle_in(&results.keep(&lines(1_000), 400)), first);
         assert_eq!(results.0.len(), 1);
-        for number in 0..MAX_KEPT {
+        for number in 0..MAX_STORED {
             results.keep(&format!("{number}{}", lines(100)), 400);
         }
-        assert_eq!(results.0.len(), MAX_KEPT);
+        assert_eq!(results.0.len(), MAX_STORED);
         assert!(results.read(&json(&format!(r#"{{"handle":"{first}"}}"#)), 400).is_err());
-        results.keep(&"x".repeat(MAX_KEPT_BYTES - 10), 400);
+        results.keep(&"x".repeat(MAX_STORED_BYTES - 10), 400);
         assert_eq!(results.0.len(), 1);
     }
 }

@@ -26,7 +26,9 @@ pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};
 pub(crate) use questions::{Asked, Granted};
 pub use signals::Signals;
-pub(crate) use work::{Conversation, ConversationStage, Each, Groups, Judging, Kept, Pause, Permit, Stage, Work};
+pub(crate) use work::{
+    Conversation, ConversationStage, ConversationStore, Each, Groups, Judging, Pause, Permit, Stage, Work,
+};
 
 use crate::{
     conversation::Messages,
@@ -185,9 +187,9 @@ pub(crate) struct Instance {
     pub inherited: Option<Session>,
     /// The conversation that continues from state to state.
     pub log: Messages,
-    /// What it keeps beside its messages.
+    /// The summaries and results beside its messages.
     #[serde(default)]
-    pub kept: Kept,
+    pub kept: ConversationStore,
     /// The context that the last event left for the state it led to.
     pub brief: Arc<str>,
     /// When it began.

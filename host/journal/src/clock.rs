@@ -19,7 +19,7 @@ const SLACK: i64 = DAY / 24;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// What a journal knows of the clock; all times in microseconds since 1970.
+/// The knowledge of a journal about the clock; all times in microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockAnchor {
     /// The newest time that was taken as true.

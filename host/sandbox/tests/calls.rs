@@ -51,7 +51,7 @@ fn guest(body: &str) -> Guest {
 
 type Answer = Box<dyn Fn(usize) -> Result<String, Failure> + Send + Sync>;
 
-/// A host with one tool, whose calls wait until so many have begun, or until they are let go.
+/// A host with one tool whose calls wait until enough of them run, or until they are released.
 struct Host {
     barrier: Barrier,
     gate: Semaphore,

@@ -554,7 +554,7 @@ impl Spans {
     }
 }
 
-/// What a run is called, from its events.
+/// The ID of a run, from its events.
 #[must_use]
 pub fn run_of(history: &[Recorded]) -> Option<Arc<str>> {
     history.first().and_then(|first| match &first.event {

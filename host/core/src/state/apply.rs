@@ -27,8 +27,8 @@ use crate::event::{EffectId, Event, FrameId, InstanceId, Recorded, RunStarted};
 use crate::outcome::{RunEnd, Used};
 use crate::state::memory::{Raised, StepMemory};
 use crate::state::{
-    Asked, Body, Conversation, ConversationStage, Frame, Instance, Judging, Kept, Line, LineAt, Pending, Phase, Stage,
-    State, StepFrame, Work,
+    Asked, Body, Conversation, ConversationStage, ConversationStore, Frame, Instance, Judging, Line, LineAt, Pending,
+    Phase, Stage, State, StepFrame, Work,
 };
 
 /// Why an event does not follow from the state: the journal is not one that this code wrote.
@@ -273,7 +273,7 @@ impl State {
             memory: vec![StepMemory::default(); start.program.ir().steps.len()],
             last: None,
             log: Messages::new(),
-            kept: Kept::default(),
+            kept: ConversationStore::default(),
             brief: "".into(),
             exited: None,
             failed: None,

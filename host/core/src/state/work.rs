@@ -217,14 +217,14 @@ pub(crate) struct Conversation {
     /// The context windows of the session's models, as their answers corrected them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<ModelWindow>,
-    /// What it keeps beside its messages.
+    /// The summaries and results beside its messages.
     #[serde(default)]
-    pub kept: Kept,
+    pub kept: ConversationStore,
 }
 
-/// What a conversation keeps beside its messages, and hands on with them.
+/// The summaries and results of a conversation, which go with its messages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct ConversationStore {
     /// The summaries of older messages.
     #[serde(default)]
     pub summaries: Summaries,
@@ -283,7 +283,7 @@ impl Default for Conversation {
             questions: 0,
             refused: Vec::new(),
             windows: Vec::new(),
-            kept: Kept::default(),
+            kept: ConversationStore::default(),
         }
     }
 }

@@ -90,7 +90,7 @@ struct Seen {
     basis: Basis,
     at: Instant,
     all: Arc<Offered>,
-    /// What the servers said last: as what `all` was made of, and newer.
+    /// The latest lists of the servers: those that `all` was made of, or newer ones.
     listing: GatewayListing,
 }
 

@@ -3,7 +3,9 @@
 use super::{Change, missing};
 use crate::dialogue;
 use crate::event::{Destination, FrameId, InstanceId, Settled, StepResult};
-use crate::state::{Accepted, Body, Frame, Instance, Judging, Kept, LineAt, Phase, Raw, Stage, State, StepFrame, Work};
+use crate::state::{
+    Accepted, Body, ConversationStore, Frame, Instance, Judging, LineAt, Phase, Raw, Stage, State, StepFrame, Work,
+};
 use opcell_ir::ir::{Form, Judge, Step};
 use opcell_types::{
     Value,
@@ -149,7 +151,7 @@ impl State {
         };
         let kept = match &produced {
             Phase::Work(Work { stage: Stage::Talking(talk), .. }) if speaks => talk.kept.clone(),
-            _ => Kept::default(),
+            _ => ConversationStore::default(),
         };
         let accepted = accepted(produced, result);
         if result.failure.is_some() || has_groups {

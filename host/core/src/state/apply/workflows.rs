@@ -5,7 +5,7 @@ use crate::event::{FrameId, InstanceId};
 use crate::failure::Failure;
 use crate::outcome::{RunEnd, Status, Used};
 use crate::state::memory::StepMemory;
-use crate::state::{Instance, Kept, Raw, Stage, State};
+use crate::state::{ConversationStore, Instance, Raw, Stage, State};
 use opcell_ir::ir::{Form, References, Session};
 use opcell_types::Value;
 use opcell_types::value::Map;
@@ -39,7 +39,7 @@ impl State {
             memory: vec![StepMemory::default(); program.ir().steps.len()],
             last: None,
             log: crate::conversation::Messages::new(),
-            kept: Kept::default(),
+            kept: ConversationStore::default(),
             brief: "".into(),
             exited: None,
             failed: None,
