@@ -25,14 +25,29 @@ pub struct Server {
     user: Option<u32>,
     port: u16,
     process: Option<Child>,
+    flushes: bool,
 }
 
 impl Server {
-    /// Starts a server, or says on stderr, where no one misses it, that there is none to start.
+    /// Starts a server that waits for the disk at each commit, or says on stderr, where no one misses it, that there
+    /// is none to start.
     ///
     /// # Errors
     /// When a server is installed and does not start.
     pub fn start() -> io::Result<Option<Self>> {
+        Self::start_with(true)
+    }
+
+    /// Starts a server as [`start`](Self::start) does, but one that leaves flushing to the operating system. A killed
+    /// process loses nothing by it, and a disk that other programs keep busy delays no commit.
+    ///
+    /// # Errors
+    /// When a server is installed and does not start.
+    pub fn start_without_flush() -> io::Result<Option<Self>> {
+        Self::start_with(false)
+    }
+
+    fn start_with(flushes: bool) -> io::Result<Option<Self>> {
         let Some(programs) = programs() else {
             eprintln!(
                 "SKIPPED: no PostgreSQL server is installed (Debian: apt-get install postgresql); nothing was tested on one"
@@ -47,10 +62,10 @@ impl Server {
             chown(folder.path(), Some(user), None)?;
         }
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut server = Self { programs, folder, user, port, process: None };
+        let mut server = Self { programs, folder, user, port, process: None, flushes };
         let data = server.data();
         let mut initdb = server.command("initdb");
-        initdb.args(["--auth=trust", "--username=opcell", "--encoding=UTF8", "--locale=C", "-D"]).arg(&data);
+        initdb.args(["--no-sync", "--auth=trust", "--username=opcell", "--encoding=UTF8", "--locale=C", "-D"]).arg(&data);
         let made = initdb.output()?;
         if !made.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));
@@ -96,6 +111,7 @@ impl Server {
             .arg("-k")
             .arg(self.folder.path())
             .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-c", "max_connections=300"])
+            .args(["-c", if self.flushes { "fsync=on" } else { "fsync=off" }])
             .stdout(Stdio::null())
             .stderr(log);
         let mut process = command.spawn()?;
@@ -169,7 +185,7 @@ pub fn shared() -> io::Result<Option<&'static str>> {
     type Started = Option<(Mutex<Server>, String)>;
     static SERVER: OnceLock<Result<Started, String>> = OnceLock::new();
     let start = || {
-        let Some(server) = Server::start()? else { return Ok(None) };
+        let Some(server) = Server::start_without_flush()? else { return Ok(None) };
         stop_after_this_process(&server)?;
         let url = server.url();
         Ok(Some((Mutex::new(server), url)))

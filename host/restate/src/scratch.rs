@@ -86,6 +86,9 @@ impl RestateServer {
             .env("RESTATE_INGRESS__BIND_ADDRESS", ingress)
             .env("RESTATE_BIND_ADDRESS", node)
             .env("RESTATE_DISABLE_TELEMETRY", "true")
+            // A killed process loses nothing without them, and a disk that other programs keep busy delays no turn.
+            .env("RESTATE_LOG_SERVER__ROCKSDB_DISABLE_WAL_FSYNC", "true")
+            .env("RESTATE_BIFROST__LOCAL__ROCKSDB_DISABLE_WAL_FSYNC", "true")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -130,7 +130,7 @@ pub fn run(
     networks: Networks,
     tell: impl Fn(String),
 ) -> Result<Option<usize>> {
-    let Some(server) = Server::start()? else { return Ok(None) };
+    let Some(server) = Server::start_without_flush()? else { return Ok(None) };
     let restate = match with_restate {
         true => match RestateServer::start(&kept()?)? {
             Some(server) => Some(server),
