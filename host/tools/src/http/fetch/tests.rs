@@ -289,6 +289,41 @@ async fn a_body_that_is_too_large_and_a_server_that_is_too_slow_fail() {
     assert_eq!(failure(get(&slow, &[server.rule()], &server.url("/slow")).await), "http-failed");
 }
 
+/// A server on a thread of its own that never stops sending `flood`.
+fn flooding(flood: &'static [u8]) -> SocketAddr {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        let chunk = flood.repeat(1 + (1 << 20) / flood.len());
+        while stream.write_all(&chunk).is_ok() {}
+    });
+    address
+}
+
+#[tokio::test]
+async fn interim_responses_without_end_stop_at_the_deadline_and_leave_the_thread_to_others() {
+    for flood in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"] {
+        let origin = format!("http://{}", flooding(flood.as_bytes()));
+        let client = client(FetchLimits { timeout: Duration::from_secs(2), ..FetchLimits::default() });
+        let ticks = AtomicUsize::new(0);
+        // A neighbour on the same thread.
+        let neighbour = async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                ticks.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let private = [HttpRule { private: true, ..rule(&origin) }];
+        let fetched = tokio::time::timeout(Duration::from_secs(20), get(&client, &private, &origin));
+        let ended = tokio::select! { ended = fetched => ended, () = neighbour => unreachable!() };
+        assert_eq!(failure(ended.unwrap()), "http-timeout");
+        assert!(ticks.load(Ordering::Relaxed) > 2, "the neighbour ran {ticks:?} times in two seconds");
+    }
+}
+
 #[tokio::test]
 async fn a_body_that_is_not_text_comes_as_base64_and_headers_come_in_lower_case() {
     let server =
