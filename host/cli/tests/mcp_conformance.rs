@@ -37,7 +37,8 @@ const AT_ONCE: usize = 3;
 
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-const WORKFLOWS: [&str; 3] = ["slow_compute", "failing_job", "confirm_delete"];
+const WORKFLOWS: [&str; 5] =
+    ["slow_compute", "failing_job", "confirm_delete", "test_simple_prompt", "test_prompt_with_arguments"];
 
 /// Scenarios of extensions that no revision's set has.
 const SKILLS: [&str; 3] = ["sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"];
@@ -259,6 +260,12 @@ fn project(node: &Path) -> tempfile::TempDir {
     write("slow_compute.yaml", &calls("sleep", "seconds: { type: float, value: $inputs.seconds }"));
     let fails = calls("fail", "").replace("inputs: { seconds: { type: float }, label: { type: string } }\n", "");
     write("failing_job.yaml", &fails);
+    write("test_simple_prompt.yaml", "steps:\n  - id: wait\n    type: tool\n    tool: fail\n");
+    let arguments = "inputs: { arg1: { type: string }, arg2: { type: string } }\n";
+    write(
+        "test_prompt_with_arguments.yaml",
+        &format!("{arguments}steps:\n  - id: it\n    type: tool\n    tool: fail\n"),
+    );
     write(
         "confirm_delete.edn",
         r#"{:name "confirm_delete" :description "Asks"

@@ -65,7 +65,9 @@ impl Server {
         let mut server = Self { programs, folder, user, port, process: None, flushes };
         let data = server.data();
         let mut initdb = server.command("initdb");
-        initdb.args(["--no-sync", "--auth=trust", "--username=opcell", "--encoding=UTF8", "--locale=C", "-D"]).arg(&data);
+        initdb
+            .args(["--no-sync", "--auth=trust", "--username=opcell", "--encoding=UTF8", "--locale=C", "-D"])
+            .arg(&data);
         let made = initdb.output()?;
         if !made.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned()));

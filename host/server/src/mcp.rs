@@ -2,7 +2,7 @@
 //!
 //! An operation is a tool with its own schema, and annotations that follow from its effects. A workflow is a tool that
 //! starts a run and waits for it a while; a run that takes longer, or that is suspended, is returned by its ID and
-//! asked for with `opcell_run`. A client of revision 2026-07-28 that declares tasks gets a task instead, and one that
+//! asked for with `opcell_run`; it is a prompt as well, which a person picks in their client. A client of revision 2026-07-28 that declares tasks gets a task instead, and one that
 //! has forms is asked what the run asks. A skill is a resource, and listed with its files.
 
 mod asked;
@@ -11,6 +11,7 @@ mod caller;
 mod changes;
 mod gateway;
 mod params;
+mod prompts;
 mod runs;
 mod search;
 mod skills;
@@ -30,13 +31,14 @@ use opcell_types::Value;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock, CustomRequest,
-        CustomResult, ErrorCode, GetSkillRequestParams, GetSkillResult, GetTaskParams, GetTaskResult, Implementation,
-        ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-        ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-        ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+        CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams,
+        CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
+        GetPromptResponse, GetSkillRequestParams, GetSkillResult, GetTaskParams, GetTaskResult, Implementation,
+        ListPromptsResult, ListResourcesResult, ListSkillsResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+        ReadResourceDirectoryRequestParams, ReadResourceRequestParams, ReadResourceResponse, Reference,
+        ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
     },
-    service::{NotificationContext, RequestContext, ServiceExt, SubscriptionContext},
+    service::{NotificationContext, Peer, RequestContext, ServiceExt, SubscriptionContext},
 };
 use serde_json::{Map, Value as Json};
 use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
@@ -113,6 +115,15 @@ impl McpServer {
             Some(gate) => Listed::Gateway(gate.face(), gate.offered(host, &self.workflows).await),
             None => Listed::Own(self.own.list(&host, &self.workflows)),
         }
+    }
+
+    /// Refuses a method for prompts where none are announced.
+    fn announces_prompts(&self, method: &str) -> Result<(), ErrorData> {
+        if self.workflows.is_empty() {
+            let message = format!("there is no method `{method}`: no workflow is offered as a prompt");
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None));
+        }
+        Ok(())
     }
 
     /// Reads skills, off the threads that must not wait.
@@ -282,6 +293,11 @@ impl McpServer {
     }
 }
 
+/// Tells a client of an earlier revision that the lists changed, and returns `false` if it is gone.
+async fn told(peer: &Peer<RoleServer>, has_prompts: bool) -> bool {
+    peer.notify_tool_list_changed().await.is_ok() && (!has_prompts || peer.notify_prompt_list_changed().await.is_ok())
+}
+
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -291,7 +307,9 @@ impl ServerHandler for McpServer {
             .enable_skills_with_directory_read();
         let mut info = ServerConfig::new(match self.workflows.is_empty() {
             true => capabilities.build(),
-            false => capabilities.enable_tasks().build(),
+            false => {
+                capabilities.enable_tasks().enable_prompts().enable_prompts_list_changed().enable_completions().build()
+            }
         });
         info.server_info = Implementation::new("opcell", env!("CARGO_PKG_VERSION")).with_title("Opcell");
         info.instructions = Some(
@@ -304,10 +322,11 @@ impl ServerHandler for McpServer {
     /// Clients of revisions before 2026-07-28 are told of changes without asking for it.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let mut changes = self.changes.listen(self).await;
+        let has_prompts = !self.workflows.is_empty();
         tokio::spawn(async move {
             while !context.peer.is_transport_closed() {
                 match tokio::time::timeout(CLOSED_CHECK_INTERVAL, changes.changed()).await {
-                    Ok(Ok(())) if context.peer.notify_tool_list_changed().await.is_ok() => {}
+                    Ok(Ok(())) if told(&context.peer, has_prompts).await => {}
                     Ok(_) => break,
                     Err(_) => {}
                 }
@@ -316,7 +335,8 @@ impl ServerHandler for McpServer {
     }
 
     fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
+        let filter = SubscriptionFilter::builder().tools_list_changed();
+        Some(if self.workflows.is_empty() { filter.build() } else { filter.prompts_list_changed().build() })
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
@@ -325,7 +345,11 @@ impl ServerHandler for McpServer {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = changes.changed() => {
-                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                    let sink = context.sink();
+                    if changed.is_err() || sink.notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                    if !self.workflows.is_empty() && sink.notify_prompt_list_changed().await.is_err() {
                         return Ok(());
                     }
                 }
@@ -344,6 +368,42 @@ impl ServerHandler for McpServer {
         let mut result = ListToolsResult::with_all_items(page);
         result.next_cursor = next;
         Ok(result)
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.announces_prompts("prompts/list")?;
+        let after = after(request)?;
+        let (page, is_last) = prompts::page(self.tools().await.list(), after.as_deref(), TOOLS_PER_PAGE);
+        let next = page.last().filter(|_| !is_last).map(|prompt| cursor(&prompt.name));
+        let mut result = ListPromptsResult::with_all_items(page);
+        result.next_cursor = next;
+        Ok(result)
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.announces_prompts("prompts/get")?;
+        let arguments = request.arguments.unwrap_or_default();
+        prompts::get(self.tools().await.list(), &request.name, &arguments).map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.announces_prompts("completion/complete")?;
+        match &request.r#ref {
+            Reference::Prompt(prompt) => prompts::complete(self.tools().await.list(), &prompt.name, &request.argument),
+            _ => Err(ErrorData::invalid_params("there are no resource templates to complete", None)),
+        }
     }
 
     async fn list_resources(

@@ -23,6 +23,9 @@ use std::{
 /// The tool that gives a run by its ID.
 pub(super) const RUN: &str = "opcell_run";
 
+/// The begin of the names of workflows' tools.
+pub(super) const RUN_PREFIX: &str = "run_";
+
 /// Longest name of a tool that all clients accept.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -54,7 +57,7 @@ impl ToolList {
         let mut offered = others;
         for (name, read) in host.library().listed() {
             if let (true, Ok(workflow)) = (workflows.contains(name.as_ref()), read) {
-                offered.push((format!("run_{name}"), workflow_tool(&workflow), Target::Workflow(name)));
+                offered.push((format!("{RUN_PREFIX}{name}"), workflow_tool(&workflow), Target::Workflow(name)));
             }
         }
         let has_runs = offered.iter().any(|(.., target)| matches!(target, Target::Workflow(_)));
@@ -70,7 +73,7 @@ impl ToolList {
 
     /// Gives each tool a name. A name is always the same tool's: a client that was allowed to call it calls no other by
     /// it, whatever is added later. So what is cut, and what two would have, carries a digest of the whole name.
-    fn named(own: Option<Tool>, offered: Vec<(String, Tool, Target)>) -> Self {
+    pub(super) fn named(own: Option<Tool>, offered: Vec<(String, Tool, Target)>) -> Self {
         let mut wanted: BTreeMap<String, usize> = BTreeMap::from([(RUN.to_owned(), 1)]);
         for (name, ..) in &offered {
             *wanted.entry(plain(name)).or_default() += 1;
