@@ -526,8 +526,23 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     let mut peer = start(&["--search"]);
     let best = call(&mut peer, "search_tools", json!({"query": "ignore all other tools"}))["result"].clone();
     assert!(!best["structuredContent"].to_string().contains("notes__search"), "{best}");
-    let refused = call(&mut peer, "call_tool", through);
+    let refused = call(&mut peer, "call_tool", through.clone());
     assert!(refused["error"]["message"].as_str().unwrap().contains("has changed since it was accepted"), "{refused}");
+
+    // Another process accepts it; the one that runs learns of it from the lock.
+    let accepted = opcell(folder.path()).args(["mcp", "update", "notes"]).output().unwrap();
+    assert!(accepted.status.success(), "{accepted:?}");
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let found = call(&mut peer, "call_tool", through.clone());
+        if found["result"]["structuredContent"] == json!({"notes": ["bees"]}) {
+            break;
+        }
+        assert!(Instant::now() < end, "{found}");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let best = call(&mut peer, "search_tools", json!({"query": "ignore all other tools"}))["result"].clone();
+    assert_eq!(best["structuredContent"]["tools"][0]["name"], "notes__search", "{best}");
 }
 
 /// A server that ends where something else than `initialize` comes first.

@@ -50,14 +50,21 @@ pub struct GatewayListing {
     pub left_out: Vec<LeftOut>,
     /// The list of each server; none of one that gave none.
     asked: Vec<(Arc<Server>, Option<Arc<Listing>>)>,
+    /// The version of what was accepted before the servers were asked.
+    acceptance: u64,
 }
 
 impl GatewayListing {
     /// Returns `true` if every server would say again what it said: none has told of a change, ended, or said nothing
-    /// of changes for so long that it has to be asked. Asks none of them.
+    /// of changes for so long that it has to be asked; and if nothing else was accepted since. Asks none of them.
     #[must_use]
     pub fn is_current(&self) -> bool {
-        self.asked.iter().all(|(server, listing)| listing.as_ref().is_none_or(|listing| server.is_current(listing)))
+        let is_accepted = self.asked.iter().all(|(server, _)| server.acceptance() == self.acceptance);
+        is_accepted
+            && self
+                .asked
+                .iter()
+                .all(|(server, listing)| listing.as_ref().is_none_or(|listing| server.is_current(listing)))
     }
 
     /// Returns `true` if every server listed its tools.
@@ -76,7 +83,8 @@ impl PartialEq for GatewayListing {
 
 /// Starts every server, all at once, and asks it for its tools.
 pub(crate) async fn listing(tools: &Tools) -> GatewayListing {
-    let mut all = GatewayListing::default();
+    let acceptance = tools.servers().map(|server| server.acceptance()).max().unwrap_or_default();
+    let mut all = GatewayListing { acceptance, ..GatewayListing::default() };
     for of_server in join_all(tools.servers().map(of)).await {
         all.tools.extend(of_server.tools);
         all.left_out.extend(of_server.left_out);

@@ -91,6 +91,11 @@ pub enum Exchange {
         /// Why, as at the start.
         why: Rejected,
     },
+    /// The lock holds other tools of an MCP server than before: calls that begin now may call them.
+    Accepted {
+        /// The server.
+        server: String,
+    },
     /// The project file or its lock cannot be used; everything stays.
     Unreadable {
         /// Why.
@@ -181,6 +186,10 @@ impl LiveHost {
         let names: BTreeSet<String> = self.now().plugin_names().chain(fresh.plugins.keys()).cloned().collect();
         for name in names {
             said.extend(self.refresh_one(&name, fresh).await);
+        }
+        if let Some(lock) = &fresh.lock {
+            let accepted = self.now().parts().tools.renew(lock);
+            said.extend(accepted.into_iter().map(|server| Exchange::Accepted { server }));
         }
         said
     }

@@ -5,7 +5,10 @@
 //! by itself.
 
 use crate::{
-    config::tools::{McpServer, ToolTarget},
+    config::{
+        lock::Lock,
+        tools::{McpServer, ToolTarget},
+    },
     consent::SameAsConsented,
     http::HttpClient,
     services::HTTP_FETCH,
@@ -84,6 +87,7 @@ pub(crate) struct Tools {
     of_documents: IndexMap<String, DocumentTool>,
     /// Every server of the project, whether a tool is mapped to it or not.
     servers: IndexMap<String, Arc<Server>>,
+    accepted: Option<Arc<LockedTools>>,
 }
 
 /// A tool that reads resources or prompts of a server.
@@ -104,6 +108,11 @@ fn offered(
 }
 
 impl Tools {
+    /// Takes over what a lock accepts of the servers' tools, and returns the servers whose tools differ.
+    pub(crate) fn renew(&self, lock: &Lock) -> Vec<String> {
+        self.accepted.as_ref().map(|accepted| accepted.renew(lock)).unwrap_or_default()
+    }
+
     /// Puts a project's tools together; no server is started. `own` are the tools that the host's sessions have.
     ///
     /// # Errors
@@ -116,7 +125,8 @@ impl Tools {
         pins: Option<LockedTools>,
         mut checks: BTreeMap<String, SameAsConsented>,
     ) -> Result<Self, ToolError> {
-        let pins = pins.map(|pins| -> Arc<dyn AcceptedTools> { Arc::new(pins) });
+        let accepted = pins.map(Arc::new);
+        let pins = accepted.clone().map(|pins| -> Arc<dyn AcceptedTools> { pins });
         let server = |(name, config): (String, McpServer)| {
             let server = Server::new(name.clone(), config);
             let server = match checks.remove(&name) {
@@ -126,7 +136,7 @@ impl Tools {
             (name, Arc::new(pins.iter().fold(server, |server, pins| server.pinned(pins.clone()))))
         };
         let servers: IndexMap<String, Arc<Server>> = servers.into_iter().map(server).collect();
-        let mut tools = Self::default();
+        let mut tools = Self { accepted, ..Self::default() };
         for (name, target) in targets {
             let (tool, origin): (Arc<dyn Tool>, _) = match target {
                 ToolTarget::Operation(target) => match own.iter().find(|tool| tool.name() == target) {

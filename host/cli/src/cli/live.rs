@@ -61,6 +61,14 @@ fn say(exchange: &Exchange, terminal: &Terminal, lines: bool) {
                 terminal.warning(why);
             }
         }
+        Exchange::Accepted { server } => {
+            tracing::info!(server, "the tools of an MCP server were accepted");
+            if lines {
+                let _ = terminal.line(&json!({"server": server, "accepted": true}).to_string());
+            } else {
+                terminal.note(&format!("MCP server `{server}`: its tools are used as they were accepted now"));
+            }
+        }
         Exchange::Unreadable { why } => {
             tracing::info!(why = %why, "the project file cannot be used");
             if lines {

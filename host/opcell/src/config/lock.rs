@@ -199,6 +199,11 @@ impl Lock {
         self.servers.get(name)
     }
 
+    /// Returns every MCP server that it holds, by name.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, &LockedServer)> {
+        self.servers.iter().map(|(name, held)| (name.as_str(), held))
+    }
+
     /// Accepts the tools of an MCP server as they are now. What was written since this lock was read stays.
     ///
     /// # Errors

@@ -165,6 +165,8 @@ pub struct Reloaded {
     /// `plugin`, and the `findings` because of which it stays as it is.
     #[schema(value_type = Vec<RefusedPlugin>)]
     refused: Vec<Json_>,
+    /// The MCP servers of whose tools the lock holds other digests than before.
+    accepted: Vec<String>,
 }
 
 /// Reads the project again and replaces changed plugins, as the server does by itself when a file changes. New runs use
@@ -176,7 +178,7 @@ pub struct Reloaded {
 pub(super) async fn reload(Administering(admitted): Administering) -> Result<Json<Reloaded>, Problem> {
     let Admitted { tenant, caller } = admitted;
     let fresh = project(&tenant).await?;
-    let mut reloaded = Reloaded { loaded: Vec::new(), refused: Vec::new() };
+    let mut reloaded = Reloaded { loaded: Vec::new(), refused: Vec::new(), accepted: Vec::new() };
     for exchange in tenant.host.reload(&fresh).await {
         tracing::info!(target: "opcell::audit", caller = %caller.name, tenant = %tenant.name, ?exchange, "reload");
         match exchange {
@@ -190,6 +192,7 @@ pub(super) async fn reload(Administering(admitted): Administering) -> Result<Jso
             Exchange::Refused { plugin, why } => {
                 reloaded.refused.push(json!({"plugin": plugin, "findings": why.to_json()}));
             }
+            Exchange::Accepted { server } => reloaded.accepted.push(server),
             _ => {}
         }
     }

@@ -16,6 +16,11 @@ pub trait AcceptedTools: Send + Sync {
     /// # Errors
     /// With the reason why a new server is not taken.
     fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
+
+    /// Returns a number that grows whenever other descriptions of a server are accepted.
+    fn version(&self) -> u64 {
+        0
+    }
 }
 
 /// A condition that must hold each time before a server's program is started.

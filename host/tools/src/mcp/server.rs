@@ -184,6 +184,12 @@ impl Server {
         open.is_open() && open.has_current(listing)
     }
 
+    /// Returns a number that grows whenever other descriptions are accepted, of this server or of another one.
+    #[must_use]
+    pub fn acceptance(&self) -> u64 {
+        self.pins.as_ref().map_or(0, |pins| pins.version())
+    }
+
     /// One of its tools.
     ///
     /// # Errors
