@@ -480,6 +480,8 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     fs::write(folder.path().join("opcell.toml"), toml + "\n[mcp.notes]\ncommand = [\"sh\", \"notes.sh\"]\n").unwrap();
     fs::write(folder.path().join("notes.sh"), NOTES).unwrap();
     fs::write(folder.path().join("about.txt"), "Search the notes of the beekeeper").unwrap();
+    // The tests' home is the project: what is compiled is kept in it, and consent says that it leaves it out.
+    fs::create_dir(folder.path().join(".cache")).unwrap();
     let trusted = opcell(folder.path()).arg("trust").output().unwrap();
     assert!(trusted.status.success(), "{trusted:?}");
     let start = |more: &[&str]| {
@@ -506,7 +508,7 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     drop(peer);
 
     let mut peer = start(&["--search"]);
-    assert_eq!(names(&mut peer), ["call_tool", "describe_tool", "search_tools"]);
+    assert_eq!(names(&mut peer), ["call_tool", "describe_tool", "run_code", "search_tools"]);
     let best = call(&mut peer, "search_tools", json!({"query": "notes about bees", "limit": 3}))["result"].clone();
     assert_eq!(best["structuredContent"]["tools"][0]["name"], "notes__search", "{best}");
     let described = call(&mut peer, "describe_tool", json!({"name": "notes__search"}))["result"].clone();
@@ -514,6 +516,24 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     let through = json!({"name": "notes__search", "arguments": {"about": "bees"}});
     let found = call(&mut peer, "call_tool", through.clone())["result"].clone();
     assert_eq!(found["structuredContent"], json!({"notes": ["bees"]}), "{found}");
+    let run = |peer: &mut Stdio_, source: &str| call(peer, "run_code", json!({"source": source}))["result"].clone();
+    let counted = "const all = await Promise.all([1, 2].map(() => call('notes__search', {about: 'bees'})));
+        console.log('asked');
+        return all.flatMap((found) => found.notes).length;";
+    let counted = run(&mut peer, counted);
+    assert_eq!(counted["structuredContent"]["result"], 2, "{counted}");
+    assert_eq!(counted["structuredContent"]["logs"], json!(["asked"]), "{counted}");
+    let receipt = &counted["_meta"]["opcell/receipt"];
+    assert!(receipt.to_string().contains("notes__search"), "{counted}");
+    for (source, said) in [
+        ("await call('notes__search', {})", "about"),
+        ("await call('run_greet', {name: 'Ada'})", "run_greet"),
+        ("await call('http.fetch', {url: 'http://127.0.0.1/'})", "http.fetch"),
+        ("return 1 +", "program-invalid"),
+    ] {
+        let failed = run(&mut peer, source);
+        assert!(failed["isError"] == true && failed["content"].to_string().contains(said), "{source}: {failed}");
+    }
     let greeted = call(&mut peer, "call_tool", json!({"name": "run_greet", "arguments": {"name": "Ada"}}));
     assert_eq!(greeted["result"]["content"][0]["text"], "Ada", "{greeted}");
     for wrong in [json!({}), json!({"query": 7}), json!({"query": "a", "limit": 1000})] {

@@ -1,7 +1,12 @@
 //! The tools of all MCP servers of a project, for whoever offers them further.
 
+mod program;
+
 pub use crate::tools::matches;
 pub use opcell_tools::mcp::{Listing, ServerStanding, ServerState, ServerUse, ToolChange, ToolChangeKind};
+
+pub(crate) use program::GatewayProgram;
+pub use program::{CallObserver, ProgramTarget, ProgramTargets};
 
 use crate::tools::{Remote, Tools};
 use futures_util::future::join_all;

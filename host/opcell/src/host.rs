@@ -11,7 +11,7 @@ mod versions;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{Duplicate, HostError, PluginError, StartError};
-pub use invocation::{CallError, CallOutput, Invocation};
+pub use invocation::{CallError, CallOutput, Invocation, ProgramLanguage};
 pub use loading::UnusablePlugins;
 pub(crate) use loading::{Ground, Loader, Parts};
 pub use metered::JournalSink;
@@ -21,9 +21,10 @@ pub(crate) use versions::WeakHost;
 use crate::{
     catalog::Catalog,
     embedded::EmbeddedSink,
-    gateway::{GatewayListing, ServerStanding},
+    gateway::{GatewayListing, ProgramTargets, ServerStanding},
     library::Library,
     pins,
+    programs::SessionPrograms,
     report::Rejected,
     required_inputs,
     run::{ResumedRun, Run, RunRef, Workflow},
@@ -51,6 +52,7 @@ pub struct Host {
     parts: Arc<Parts>,
     /// This host with earlier versions of its plugins.
     earlier: Arc<versions::EarlierHosts>,
+    programs: Arc<SessionPrograms>,
 }
 
 impl fmt::Debug for Host {
@@ -285,6 +287,13 @@ impl Host {
         let found = self.catalog.server_tool(server, tool);
         // No operation has such a name: a server that the project does not have is no operation either.
         Invocation::of_tool(self, &format!("mcp {server}/{tool}"), arguments, found)
+    }
+
+    /// Runs a program outside of any run: the body of an async function in a cell of its own, which calls these tools
+    /// by their names and reaches nothing else. The data of the call has the program's `result` and its `logs`; see
+    /// [`Host::invoke`].
+    pub fn run_program(&self, language: ProgramLanguage, source: &str, tools: ProgramTargets) -> Invocation {
+        Invocation::of_program(self, language, source, tools)
     }
 
     /// The standing of every MCP server of the project, by its name: whether it runs, its calls, its changes. Starts

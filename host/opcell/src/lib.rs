@@ -110,7 +110,7 @@ pub use config::{ComponentStore, Config, Grant, JournalSettings, PluginConfig, S
 pub use futures_util::{Stream, StreamExt};
 pub use host::{
     CallError, CallOutput, Duplicate, Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions,
-    PluginError, StartError, UnusablePlugins, runtime,
+    PluginError, ProgramLanguage, StartError, UnusablePlugins, runtime,
 };
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{

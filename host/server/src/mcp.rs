@@ -258,6 +258,9 @@ impl McpServer {
             let arguments = request.arguments.take().unwrap_or_default();
             match &*request.name {
                 gateway::SEARCH => return Ok(offered.search(&Value::from(Json::Object(arguments))).into()),
+                gateway::RUN_CODE => {
+                    return Ok(self.run_code(offered, &Value::from(Json::Object(arguments)), context).await.into());
+                }
                 gateway::DESCRIBE => return Ok(offered.describe(&Value::from(Json::Object(arguments))).into()),
                 gateway::CALL => {
                     let mut arguments = arguments;

@@ -629,7 +629,7 @@ impl Host {
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
         let shared = (parts.ground.clone(), parts.tenants.clone());
-        let sessions = Self::sessions_of(config, shared, &catalog, &library, child_runs.clone(), programs)?;
+        let sessions = Self::sessions_of(config, shared, &catalog, &library, child_runs.clone(), programs.clone())?;
         let mut engine = match &parts.sibling {
             Some(engine) => engine.sibling(),
             None => Engine::builder(),
@@ -649,7 +649,7 @@ impl Host {
         let engine = Arc::new(engine.build());
         child_runs.connect(&engine, &library, &catalog);
         let (open_calls, parts, earlier) = (Arc::default(), Arc::new(parts), Arc::default());
-        let host = Self { catalog, library, sessions, engine, open_calls, parts, earlier };
+        let host = Self { catalog, library, sessions, engine, open_calls, parts, earlier, programs };
         child_runs.resume_by(host.downgrade());
         Ok(host)
     }

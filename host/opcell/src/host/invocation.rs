@@ -3,6 +3,8 @@
 use super::{Host, close::OpenCalls};
 use crate::{
     catalog::{Catalog, Offer},
+    gateway::{GatewayProgram, ProgramTargets},
+    programs::SessionPrograms,
     run::{TypedReceipt, typed},
 };
 use opcell_engine::{
@@ -11,7 +13,8 @@ use opcell_engine::{
     receipt::Receipt,
     tool::Tool,
 };
-use opcell_ir::ir::CapabilityNarrowing;
+use opcell_ir::ir::{CapabilityNarrowing, CodeMode};
+use opcell_session::code::{Program, Programs as _};
 use opcell_types::{CallContext, Failure, FailureKind, Outcome, Value, Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
@@ -40,8 +43,39 @@ pub struct Invocation {
     call: call::Call,
     cancel: CancellationToken,
     /// Instead of an operation.
-    tool: Option<Arc<dyn Tool>>,
+    other: Option<Other>,
     said: Said,
+}
+
+/// The work of a call that is not one of an operation or a judge.
+enum Other {
+    Tool(Arc<dyn Tool>),
+    Program { programs: Arc<SessionPrograms>, language: CodeMode, source: String, tools: Arc<GatewayProgram> },
+}
+
+impl Other {
+    async fn call(self, catalog: &Catalog, call: Call) -> Reply<Success> {
+        match self {
+            Self::Tool(tool) => catalog.call_tool(&*tool, call).await,
+            Self::Program { programs, language, source, tools } => {
+                let (context, cancel) = (call.context.clone(), call.cancel.clone());
+                let program = Program { language, source, context, cancel, timeline: None, tools };
+                let Reply { result, receipt } = programs.run(program).await;
+                Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt }
+            }
+        }
+    }
+}
+
+/// A language of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ProgramLanguage {
+    /// JavaScript, whose runtime is part of the library.
+    #[default]
+    Javascript,
+    /// Python, whose runtime a user installs.
+    Python,
 }
 
 /// The parts of a context that were said one by one. They count whatever context is given before or after: a call must
@@ -121,7 +155,17 @@ impl CallOutput {
     }
 }
 
+impl CallOutput {
+    pub(crate) fn into_parts(self) -> (Result<Value, Failure>, Option<Receipt>) {
+        (Ok(self.data), self.receipt)
+    }
+}
+
 impl CallError {
+    pub(crate) fn into_parts(self) -> (Result<Value, Failure>, Option<Receipt>) {
+        (Err(self.failure), self.receipt.map(|receipt| *receipt))
+    }
+
     /// The kind of the failure, from its source and its reason.
     #[must_use]
     pub fn kind(&self) -> FailureKind<'_> {
@@ -180,11 +224,22 @@ impl Invocation {
             given: None,
         };
         let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
-        Self { catalog, open, call, cancel: CancellationToken::new(), tool: None, said: Said::default() }
+        Self { catalog, open, call, cancel: CancellationToken::new(), other: None, said: Said::default() }
     }
 
     pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
-        Self { tool, ..Self::new(host, name, arguments) }
+        Self { other: tool.map(Other::Tool), ..Self::new(host, name, arguments) }
+    }
+
+    pub(super) fn of_program(host: &Host, language: ProgramLanguage, source: &str, tools: ProgramTargets) -> Self {
+        let language = match language {
+            ProgramLanguage::Javascript => CodeMode::Javascript,
+            ProgramLanguage::Python => CodeMode::Python,
+        };
+        let tools = Arc::new(GatewayProgram::new(host.clone(), tools));
+        let (programs, source) = (host.programs.clone(), source.to_owned());
+        let other = Other::Program { programs, language, source, tools };
+        Self { other: Some(other), ..Self::new(host, "a program", Value::Null) }
     }
 
     /// Wall time from now to the result, waiting for a free cell included; whole milliseconds, at least one. The
@@ -302,7 +357,7 @@ impl IntoFuture for Invocation {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { catalog, open, mut call, cancel, tool, said } = self;
+        let Self { catalog, open, mut call, cancel, other, said } = self;
         call.context = said.put_into(call.context);
         Box::pin(async move {
             let Some(open) = open.begin() else {
@@ -314,8 +369,8 @@ impl IntoFuture for Invocation {
             let judges = catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
             let call = Call::new(call, token.clone());
             let reply = open.until_ended(token, async {
-                match tool {
-                    Some(tool) => catalog.call_tool(tool.as_ref(), call).await,
+                match other {
+                    Some(other) => other.call(&catalog, call).await,
                     None if judges => verdict_as_data(catalog.judge(call).await),
                     None => catalog.invoke(call).await,
                 }

@@ -12,6 +12,7 @@ use crate::{
     library::Library,
     pins::{self, Pins},
     places::Places,
+    programs::SessionPrograms,
     versions::{AcceptedVersions, Version, VersionError},
 };
 use async_trait::async_trait;
@@ -60,6 +61,7 @@ pub(crate) struct WeakHost {
     open_calls: Weak<OpenCalls>,
     parts: Weak<Parts>,
     earlier: Weak<EarlierHosts>,
+    programs: Weak<SessionPrograms>,
 }
 
 impl WeakHost {
@@ -72,6 +74,7 @@ impl WeakHost {
             open_calls: self.open_calls.upgrade()?,
             parts: self.parts.upgrade()?,
             earlier: self.earlier.upgrade()?,
+            programs: self.programs.upgrade()?,
         })
     }
 }
@@ -100,6 +103,7 @@ impl Host {
             open_calls: Arc::downgrade(&self.open_calls),
             parts: Arc::downgrade(&self.parts),
             earlier: Arc::downgrade(&self.earlier),
+            programs: Arc::downgrade(&self.programs),
         }
     }
 
