@@ -16,10 +16,15 @@ pub const USAGE: &str = "\
 usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --save                  and keeps their figures as the baseline
        cargo xtask bench --compare               and compares them with the baseline
-       cargo xtask bench --targets [--json] [--extism] [--only GROUP,…]
+       cargo xtask bench --targets [--json] [--extism] [--only GROUP,…] [--occasions N]
                                                  every target, met or not, or those of some groups (cells, turns, workflows,
-                                                 start, memory, commands, each-cells, transforms, engine); Extism's program is built
-                                                 first, which takes minutes
+                                                 start, memory, commands, each-cells, transforms, engine): medians and
+                                                 spread of three occasions, or of N; Extism's program is built first, which
+                                                 takes minutes
+       cargo xtask bench --scale [--json] [--only GROUP,…] [--most N] [--directory DIRECTORY]
+                                                 cost as work grows by factors of ten, drawn, or that of some groups (runs,
+                                                 plugins, steps, tools, questions, tenants), up to N of each; fails if a
+                                                 curve is worse than linear
        cargo xtask bench --peers [ARGUMENTS OF opcell bench]
                                                  the echo's cell beside QuickJS, wasmi and a JavaScript plugin; their
                                                  programs are built first, which takes minutes
@@ -70,6 +75,7 @@ pub fn bench(rest: &[String]) -> Result<()> {
         ["--save", rest @ ..] => criterion(rest, &["--save-baseline", "saved"]),
         ["--compare", rest @ ..] => criterion(rest, &["--baseline", "saved"]),
         ["--targets", rest @ ..] => targets(rest),
+        ["--scale", rest @ ..] => scale(rest),
         ["--peers", rest @ ..] => peers(rest),
         ["--server", rest @ ..] => server(rest),
         ["--instructions"] => instructions(false, None),
@@ -113,13 +119,14 @@ fn programs() -> Result<PathBuf> {
 }
 
 fn targets(rest: &[&str]) -> Result<()> {
-    let (mut json, mut with_extism, mut only) = (false, false, None);
+    let (mut json, mut with_extism, mut only, mut occasions) = (false, false, None, None);
     let mut words = rest.iter();
     while let Some(word) = words.next() {
         match *word {
             "--json" => json = true,
             "--extism" => with_extism = true,
             "--only" => only = Some(words.next().context("`--only` needs groups")?),
+            "--occasions" => occasions = Some(words.next().context("`--occasions` needs a number")?),
             other => bail!("no option `{other}`\n\n{USAGE}"),
         }
     }
@@ -129,6 +136,9 @@ fn targets(rest: &[&str]) -> Result<()> {
     command.args(json.then_some("--json")).current_dir(root());
     if let Some(only) = only {
         command.args(["--only", only]);
+    }
+    if let Some(occasions) = occasions {
+        command.args(["--occasions", occasions]);
     }
     command.arg(root().join("example-operations/dist/echo.wasm"));
     if only.is_none_or(|only| only.split(',').any(|group| group == "cells")) {
@@ -149,6 +159,11 @@ fn server(rest: &[&str]) -> Result<()> {
     guests::build()?;
     let programs = programs()?;
     run(Command::new(programs.join("server")).arg(root().join("example-operations/dist/echo.wasm")).args(rest))
+}
+
+fn scale(rest: &[&str]) -> Result<()> {
+    let programs = programs()?;
+    run(Command::new(programs.join("growth")).args(rest))
 }
 
 /// `opcell bench` with what is too heavy for it: engines in programs of their own, and an interpreter in a component.

@@ -1,8 +1,11 @@
 //! Every target, what was measured, met or not: `cargo xtask bench --targets`.
 //!
-//! `targets [--json] [--only GROUP,…] [--opcell COMMAND] [ECHO.wasm] [--default-stack ECHO.wasm] [--extism PROGRAM
+//! `targets [--json] [--only GROUP,…] [--occasions N] [--opcell COMMAND] [ECHO.wasm] [--default-stack ECHO.wasm] [--extism PROGRAM
 //! PLUGIN]`. The `opcell` command is expected beside this program, unless another is named. Built without the feature
 //! `cells`, it needs no WebAssembly engine and measures no cell.
+//!
+//! Every figure is measured on three occasions, or on N: each is a process of its own that measures everything once. A
+//! figure is the median of them.
 
 use anyhow::{Context as _, Result, bail};
 use opcell_benches::targets::{Bound, Target, commands, in_process};
@@ -11,7 +14,11 @@ use opcell_benches::targets::{
     cells::{self, Extism},
     in_turns,
 };
-use std::{path::PathBuf, process::ExitCode};
+use serde::Deserialize;
+use std::{
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+};
 
 #[global_allocator]
 static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
@@ -30,10 +37,13 @@ const GROUPS: [(&str, &str); 9] = [
     ("engine", ""),
 ];
 
+/// Occasions on which everything is measured.
+const OCCASIONS: u32 = 3;
+
 /// The request.
-#[derive(Default)]
 struct Asked {
     json: bool,
+    occasions: u32,
     only: Option<Vec<String>>,
     opcell: Option<PathBuf>,
     echo: Option<PathBuf>,
@@ -45,11 +55,29 @@ struct Asked {
 
 impl Asked {
     fn read(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let mut asked = Self::default();
+        let mut asked = Self {
+            json: false,
+            occasions: OCCASIONS,
+            only: None,
+            opcell: None,
+            echo: None,
+            #[cfg(feature = "cells")]
+            default_stack: None,
+            #[cfg(feature = "cells")]
+            extism: None,
+        };
         while let Some(word) = words.next() {
             let mut next = |what: &str| words.next().with_context(|| format!("`{word}` needs {what}"));
             match word.as_str() {
                 "--json" => asked.json = true,
+                "--occasions" => {
+                    let number = next("a number")?;
+                    asked.occasions = number
+                        .parse()
+                        .ok()
+                        .filter(|number| *number > 0)
+                        .with_context(|| format!("`{number}` is not a number of occasions; at least 1"))?;
+                }
                 "--only" => asked.only = Some(next("groups")?.split(',').map(str::to_owned).collect()),
                 "--opcell" => asked.opcell = Some(next("a command")?.into()),
                 #[cfg(feature = "cells")]
@@ -92,15 +120,53 @@ fn say(text: &str) {
     eprintln!("targets: {text}");
 }
 
+/// The measurements of one occasion.
+#[derive(serde::Serialize, Deserialize)]
+struct Measured {
+    targets: Vec<Target>,
+    machine: serde_json::Value,
+    notes: Vec<String>,
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let asked = Asked::read(std::env::args().skip(1))?;
+    let measured = if asked.occasions == 1 { once(&asked).await? } else { several(asked.occasions)? };
+    if asked.json {
+        println!("{:#}", serde_json::to_value(&measured)?);
+    } else {
+        show(&measured.targets, &measured.notes);
+    }
+    let missed = measured.targets.iter().any(|target| target.met == Some(false));
+    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Measures everything in as many processes, one after the other.
+fn several(occasions: u32) -> Result<Measured> {
+    let (mut targets, mut notes, mut machine) = (Vec::new(), Vec::new(), serde_json::Value::Null);
+    for number in 1..=occasions {
+        say(&format!("occasion {number} of {occasions}"));
+        let mut command = Command::new(std::env::current_exe()?);
+        // The last option counts.
+        command.args(std::env::args().skip(1)).args(["--json", "--occasions", "1"]);
+        let output = command.stderr(Stdio::inherit()).output()?;
+        // It fails when a target is missed, and has measured all the same.
+        let measured: Measured = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("occasion {number} was not measured: {}", output.status))?;
+        notes.extend(measured.notes.into_iter().map(|note| format!("occasion {number}: {note}")));
+        machine = measured.machine;
+        targets.push(measured.targets);
+    }
+    Ok(Measured { targets: Target::merged(targets)?, machine, notes })
+}
+
+async fn once(asked: &Asked) -> Result<Measured> {
     let opcell = match &asked.opcell {
         Some(opcell) => opcell.canonicalize().with_context(|| opcell.display().to_string())?,
         None => std::env::current_exe()?.with_file_name("opcell"),
     };
     #[cfg(feature = "cells")]
-    let (mut targets, notes, machine) = of_cells(&asked).await?;
+    let (mut targets, notes, machine) = of_cells(asked).await?;
     #[cfg(not(feature = "cells"))]
     let (mut targets, notes, machine) = (Vec::new(), Vec::<String>::new(), serde_json::Value::Null);
     let echo = asked.echo.as_deref();
@@ -130,14 +196,7 @@ async fn main() -> Result<ExitCode> {
         // one up.
         targets.extend(tokio::spawn(async { in_process::engine().await }).await??);
     }
-    if asked.json {
-        let value = serde_json::json!({"targets": targets, "machine": machine, "notes": notes});
-        println!("{value:#}");
-    } else {
-        show(&targets, &notes);
-    }
-    let missed = targets.iter().any(|target| target.met == Some(false));
-    Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(Measured { targets, machine, notes })
 }
 
 #[cfg(feature = "cells")]
@@ -169,15 +228,19 @@ async fn of_cells(asked: &Asked) -> Result<(Vec<Target>, Vec<String>, serde_json
 }
 
 fn show(targets: &[Target], notes: &[String]) {
-    println!("| figure | target | measured | met | of |\n| --- | --- | --- | --- | --- |");
+    println!("| figure | target | median | spread | met | of |\n| --- | --- | --- | --- | --- | --- |");
     for target in targets {
         let sign = match target.bound {
             Bound::AtMost => "≤",
             Bound::AtLeast => "≥",
         };
         let measured = target.measured.map_or_else(|| "-".to_owned(), |measured| format!("{measured:.2}"));
+        let spread = target.spread.map_or_else(|| "-".to_owned(), |(least, most)| format!("{least:.2} to {most:.2}"));
         let met = target.met.map_or("not measured", |met| if met { "met" } else { "NOT MET" });
-        println!("| {} | {sign} {} | {measured} | {met} | {} |", target.figure, target.target, target.how);
+        println!(
+            "| {} | {sign} {:.2} | {measured} | {spread} | {met} | {} |",
+            target.figure, target.target, target.how
+        );
     }
     if !notes.is_empty() {
         println!("\n{}", notes.join("\n"));

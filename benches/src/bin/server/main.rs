@@ -3,15 +3,15 @@
 //! Starts `opcell serve` in new folders of DIRECTORY, which should be on the disk that is meant, and prints each figure
 //! beside its target, or with `--json` as an array of them. Ends with 1 when one is missed.
 
-mod client;
 mod questions;
-mod served;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use client::{Connection, Latencies, Load};
+use opcell_benches::{
+    client::{Connection, Latencies, Load},
+    served::{Project, Served},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
-use served::{Project, Served};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Write as _},

@@ -1,12 +1,11 @@
 //! Ten thousand runs that each ask a person about a call of their model.
 
-use super::{
-    Figure, Options,
+use super::{Figure, Options, looked};
+use anyhow::{Context as _, Result, bail, ensure};
+use opcell_benches::{
     client::Connection,
-    looked,
     served::{Project, Served},
 };
-use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -66,13 +66,13 @@ enum RunsCommand {
     /// Print every event of a run for other tools, or a trace for an OpenTelemetry collector.
     #[cfg(feature = "server")]
     Export(export::ExportArgs),
-    /// Let runs go on that came with a journal from elsewhere.
+    /// Adopt runs that came with a journal from elsewhere, so that they can continue.
     Adopt(adopt::AdoptArgs),
     /// Delete runs that have ended.
     Delete(keep::DeleteArgs),
-    /// Take the clock as right where it disagrees with the journal, so that retention continues.
+    /// Trust the clock where it disagrees with the journal, so that retention continues.
     TrustClock,
-    /// Copy the journal into a new file; workers can go on using it.
+    /// Copy the journal into a new file while workers continue.
     Backup(keep::BackupArgs),
     /// Restore the journal from a backup.
     Restore(keep::RestoreArgs),

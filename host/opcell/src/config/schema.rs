@@ -64,7 +64,7 @@ pub fn schema() -> Value {
             "models": about(sessions::models(), "Providers and models."),
             "sessions": {"$ref": "#/$defs/sessions", "description": "Model conversations."},
             "packs": about(table(&[], json!({
-                "authorizer": text("The judge, or the operation, that Opcell asks before each transition of a pack: its outcome `allow` lets it take place."),
+                "authorizer": text("The judge, or the operation, that Opcell asks before each transition of a pack: its outcome `allow` permits the transition."),
             })), "PromptPacks."),
             "journal": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/journal"}], "description": "The store of runs."},
             "triggers": named("trigger", "Schedules and webhooks that start runs, by name; `opcell serve` acts on them."),
@@ -246,7 +246,7 @@ fn sessions() -> Value {
             "context-files": {"enum": ["project", "none"], "default": "project", "description": "Shows in prompts `AGENTS.md`, or else `CLAUDE.md`, of each folder from the repository's root down to the project."},
             "http": requests("Requests that models may make with `http.fetch`."),
             "approve": approve("Rules for tool calls that wait for a person, in every session."),
-            "approved": {"type": "array", "items": {"$ref": "#/$defs/approved"}, "description": "Calls that a person has approved for always."},
+            "approved": {"type": "array", "items": {"$ref": "#/$defs/approved"}, "description": "Calls that a person has approved permanently."},
             "bash": about(table(&["dangerous"], json!({
                 "path": by_default(text("The directory in which commands run."), "."),
                 "timeout": by_default(quantity("The time limit of a command."), "2 min"),

@@ -29,7 +29,7 @@ pub struct PushArgs {
     /// Push without a signature.
     #[arg(long, conflicts_with = "key")]
     unsigned: bool,
-    /// Replace what the tag names now. Whoever has added the plugin by this tag is offered the new one by `update`.
+    /// Replace what the tag names now. `update` offers the new version to everyone who added the plugin by this tag.
     #[arg(long)]
     replace: bool,
     /// Bill of materials, CycloneDX in JSON. Generated from the folder's `Cargo.lock` if omitted.

@@ -14,7 +14,7 @@ pub fn models() -> Value {
             "fallback": about(table(&[], json!({
                 "models": texts("Models as `PROVIDER/MODEL`, asked in this order after those of the session."),
                 "on": {"type": "array", "items": {"enum": FALLBACK_REASONS}, "description": "The failures after which the next model is asked; by default those that another request may not meet again."},
-            })), "The models that are asked when those of a session do not answer. The run records each failure, and the model that answered."),
+            })), "The models that Opcell asks when those of a session do not answer. The run records each failure, and the model that answered."),
             "providers": named("provider", "Providers by name; openai, anthropic, gemini and ollama need no entry. An entry of the same name replaces the known one."),
         }),
     )
@@ -65,9 +65,9 @@ fn listed() -> Value {
             "supports-text": by_default(flag("Reads and writes text."), true),
             "supports-images": {"type": "boolean", "description": "Sees images."},
             "supports-documents": {"type": "boolean", "description": "Reads PDF documents."},
-            "supports-audio": {"type": "boolean", "description": "Hears recordings."},
+            "supports-audio": {"type": "boolean", "description": "Accepts recordings."},
             "textual-tool-calls": {"type": "array", "items": {"enum": ["xml"]}, "description": "Forms of tool calls in the text of its answers, as local servers leave them; answers are not streamed then."},
-            "supports-reasoning": {"type": "boolean", "description": "Takes a thinking level."},
+            "supports-reasoning": {"type": "boolean", "description": "Accepts a thinking level."},
             "supports-json-schema": by_default(flag("The provider enforces a JSON Schema; otherwise the prompt asks for one."), true),
             "context-window": number("Tokens of prompt and answer together."),
             "max-tokens": number("Tokens of an answer; also sent as the limit."),
@@ -123,7 +123,7 @@ pub fn settings() -> Value {
                 "model": text("The model that writes summaries; by default the one that the session asks."),
                 "summary-tokens": {"type": "integer", "minimum": 100, "maximum": 100_000, "default": 2_000, "description": "Maximum tokens of a summary."},
                 "timeout-seconds": {"type": "integer", "minimum": 1, "maximum": 3_600, "default": 120, "description": "Seconds that a summary may take."},
-            })), "When a conversation that nears its model's context is sent shortened: old tool results first, then old rounds; the run keeps all of it."),
+            })), "Shortens requests when a conversation nears its model's context: old tool results first, then old rounds; the run keeps all of it."),
             "result-limit": {"type": "integer", "minimum": 1_000, "maximum": 1_000_000, "default": 65_536, "description": "Bytes of a tool's result that a model is shown; of a longer one it is shown the beginning, the end and a handle, by which it reads the rest with `read_result`."},
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
             "generation": about(table(&[], json!({

@@ -12,6 +12,7 @@ use tokio::{
 };
 
 /// One connection that is kept open.
+#[derive(Debug)]
 pub struct Connection {
     address: String,
     stream: BufReader<TcpStream>,
@@ -20,6 +21,10 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// When no one listens at the address.
     pub async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
@@ -27,6 +32,10 @@ impl Connection {
         Ok(Self { address: address.to_owned(), stream, line: String::new(), body: Vec::new() })
     }
 
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// The connection's.
     pub async fn send(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Result<()> {
         let length = body.len();
         let request = format!(
@@ -37,6 +46,9 @@ impl Connection {
     }
 
     /// The status, and the length of the body; `None` where it comes in pieces.
+    ///
+    /// # Errors
+    /// When the connection ends, or what comes is not HTTP.
     pub async fn head(&mut self) -> Result<(u16, Option<usize>)> {
         let (mut status, mut length) = (0, None);
         loop {
@@ -59,6 +71,9 @@ impl Connection {
     }
 
     /// Reads a line of a body that comes in pieces; `None` at its end.
+    ///
+    /// # Errors
+    /// The connection's.
     pub async fn line(&mut self) -> Result<Option<&str>> {
         self.line.clear();
         if self.stream.read_line(&mut self.line).await? == 0 {
@@ -68,6 +83,9 @@ impl Connection {
     }
 
     /// The whole answer to a request.
+    ///
+    /// # Errors
+    /// When the connection ends, or what comes is not HTTP.
     pub async fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Result<(u16, &[u8])> {
         self.send(method, path, headers, body).await?;
         let (status, length) = self.head().await?;
@@ -94,6 +112,9 @@ impl Connection {
     }
 
     /// The same as JSON.
+    ///
+    /// # Errors
+    /// As [`Connection::ask`], or when the body is not JSON.
     pub async fn json(&mut self, method: &str, path: &str, body: &str) -> Result<(u16, Value)> {
         let (status, body) = self.ask(method, path, "", body).await?;
         Ok((status, serde_json::from_slice(body).with_context(|| String::from_utf8_lossy(body).into_owned())?))
@@ -101,15 +122,18 @@ impl Connection {
 }
 
 /// The latencies of many requests.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Latencies {
+    /// One of each request that succeeded.
     pub took: Vec<Duration>,
+    /// Requests that did not.
     pub failed: usize,
     /// An answer that was not wanted, as an example.
     pub example: Option<String>,
 }
 
 impl Latencies {
+    /// Adds others.
     pub fn add(&mut self, other: Self) {
         self.took.extend(other.took);
         self.failed += other.failed;
@@ -125,21 +149,29 @@ impl Latencies {
 }
 
 /// One request, made again and again.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Load {
+    /// The server's.
     pub address: String,
+    /// The path of the request.
     pub path: String,
+    /// The body of the request.
     pub body: String,
     /// Waits so long between two requests of a connection, so that the load is the same however fast answers come.
     pub every: Option<Duration>,
 }
 
 impl Load {
+    /// A request that is made as often as answers come.
+    #[must_use]
     pub fn new(address: &str, path: &str, body: &str) -> Self {
         Self { address: address.to_owned(), path: path.to_owned(), body: body.to_owned(), every: None }
     }
 
-    /// Makes it on this many connections for so long.
+    /// Makes it on this many connections for a time.
+    ///
+    /// # Errors
+    /// When a connection ends, or no request succeeds.
     pub async fn run(&self, connections: usize, time: Duration) -> Result<Latencies> {
         let until = Instant::now() + time;
         let tasks: Vec<_> = (0..connections).map(|_| tokio::spawn(self.clone().repeat(until, None))).collect();
@@ -155,6 +187,9 @@ impl Load {
     }
 
     /// Makes it on one connection until a time, or until it is told to stop.
+    ///
+    /// # Errors
+    /// When the connection ends.
     pub async fn repeat(self, until: Instant, stop: Option<&'static AtomicBool>) -> Result<Latencies> {
         let mut connection = Connection::open(&self.address).await?;
         let mut all = Latencies::default();

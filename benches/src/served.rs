@@ -1,6 +1,6 @@
 //! `opcell serve` in a folder of its own, and what it takes of the machine.
 
-use super::client::Connection;
+use crate::client::Connection;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::{
@@ -24,13 +24,19 @@ const EACH: &str = "---\nname: each\ndescription: Measured.\n---\n\n```workflow\
 const WAITS: &str = r#"{:name "waits" :description "Waits" :steps [{:name "go" :type :wait :signal "go"}]}"#;
 
 /// A project in a folder that goes with it.
+#[derive(Debug)]
 pub struct Project {
+    /// The folder.
     pub folder: tempfile::TempDir,
+    /// The command.
     pub opcell: PathBuf,
 }
 
 impl Project {
     /// A project with the echo, in a new folder of `directory`; tenants beside it, if they are named.
+    ///
+    /// # Errors
+    /// The file system's.
     pub fn new(opcell: &Path, echo: &Path, directory: &Path, tenants: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::TempDir::new_in(directory).with_context(|| directory.display().to_string())?;
         let project = Self { folder, opcell: opcell.to_owned() };
@@ -56,11 +62,16 @@ impl Project {
     }
 
     /// Adds a file, or to a file.
+    ///
+    /// # Errors
+    /// The file system's.
     pub fn add(&self, name: &str, text: &str) -> Result<()> {
         let mut file = fs::OpenOptions::new().append(true).create(true).open(self.folder.path().join(name))?;
         Ok(file.write_all(text.as_bytes())?)
     }
 
+    /// The command, in the folder and without anything of the user's.
+    #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.opcell);
         command.current_dir(self.folder.path()).env("HOME", self.folder.path()).env_remove("XDG_STATE_HOME");
@@ -68,6 +79,9 @@ impl Project {
     }
 
     /// Serves it.
+    ///
+    /// # Errors
+    /// When the server does not start.
     pub fn serve(&self) -> Result<Served> {
         let mut command = self.command();
         command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -82,13 +96,18 @@ impl Project {
 }
 
 /// A server; it is killed when this is dropped.
+#[derive(Debug)]
 pub struct Served {
     child: Child,
+    /// The address at which it listens.
     pub address: String,
 }
 
 impl Served {
     /// A line of `/proc/PID/status` in bytes: `VmRSS` now, `VmHWM` at the most.
+    ///
+    /// # Errors
+    /// When the process is gone.
     pub fn memory(&self, key: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
@@ -96,6 +115,23 @@ impl Served {
         Ok(kib.trim().parse::<u64>()? * 1024)
     }
 
+    /// Processor time so far.
+    ///
+    /// # Errors
+    /// When the process is gone.
+    pub fn processor_time(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // After the name, which may contain anything, the times are the twelfth and the thirteenth field.
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields).context("no fields")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+        // Linux counts a hundred ticks a second for programs.
+        Ok(Duration::from_millis(ticks * 10))
+    }
+
+    /// Kills it, as a crash would.
+    ///
+    /// # Errors
+    /// The system's.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
@@ -103,6 +139,9 @@ impl Served {
     }
 
     /// Returns the number of runs that have a status.
+    ///
+    /// # Errors
+    /// When the server does not answer.
     pub async fn count(&self, status: &str) -> Result<u64> {
         let mut connection = Connection::open(&self.address).await?;
         let (_, text) = connection.ask("GET", "/metrics", "", "").await?;
@@ -113,6 +152,9 @@ impl Served {
     }
 
     /// Starts a run under a name.
+    ///
+    /// # Errors
+    /// When the server does not start it.
     pub async fn start(&self, workflow: &str, run: &str, elements: usize) -> Result<()> {
         let xs: Vec<usize> = (0..elements).collect();
         let body = serde_json::json!({"workflow": workflow, "run": run, "input": {"xs": xs}}).to_string();
@@ -124,7 +166,10 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until a run has a status; how many events it has then.
+    /// Waits until a run has a status; the number of events that it has then.
+    ///
+    /// # Errors
+    /// When the run does not have it after two minutes.
     pub async fn wait(&self, run: &str, status: &str) -> Result<u64> {
         let mut connection = Connection::open(&self.address).await?;
         let began = Instant::now();
