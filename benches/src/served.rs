@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -86,9 +86,15 @@ impl Project {
         let mut command = self.command();
         command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| self.opcell.display().to_string())?;
+        let mut output = BufReader::new(child.stdout.take().context("no output")?);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
-        let said: Value = serde_json::from_str(&line).with_context(|| format!("the server said {line:?}"))?;
+        output.read_line(&mut line)?;
+        let Ok(said) = serde_json::from_str::<Value>(&line) else {
+            // An error has several lines, after which the server ends.
+            output.read_to_string(&mut line)?;
+            child.wait()?;
+            bail!("the server did not start: {}", line.trim());
+        };
         let address = said.get("listening").and_then(Value::as_str).and_then(|url| url.split_once("://"));
         let address = address.context("the server does not say where it listens")?.1.to_owned();
         Ok(Served { child, address })

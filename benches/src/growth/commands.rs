@@ -72,6 +72,9 @@ pub fn plugins(setting: &Setting) -> Result<Vec<Curve>> {
     Ok(vec![run, memory, check])
 }
 
+/// The steps of the longest document: one of psi has at most 4 MiB.
+const LONGEST: u64 = 30_000;
+
 /// A document of more and more steps.
 ///
 /// # Errors
@@ -82,7 +85,7 @@ pub fn steps(setting: &Setting) -> Result<Vec<Curve>> {
     let mut run = Curve::new(WORK, "`opcell run`", "ms");
     let mut memory = Curve::new(WORK, "the same, at the peak", "MB");
     let folder = setting.folder()?;
-    for size in setting.sizes(10, 100_000) {
+    for size in setting.sizes(10, 10_000).chain((setting.most >= LONGEST).then_some(LONGEST)) {
         let mut text = r#"{:name "steps" :description "Measured" :steps ["#.to_owned();
         for step in 0..size {
             let _ = write!(

@@ -35,6 +35,11 @@ const HOST_SPACE: u64 = 2 << 30;
 /// Address space of one cell beside its memory: its stack, and code.
 const CELL_SPACE: u64 = 16 << 20;
 
+/// The most address space that a process may use after it has reserved pools, of the 128 TiB of a process on x86-64
+/// Linux. Without the rest, a process with very many hosts could not even allocate cells on demand: one that has no
+/// pools still reserves some gigabytes.
+const MOST_WITH_POOLS: u64 = 112 << 40;
+
 /// From this many slots on, the engine splits what it keeps of a pool by threads, which then do not wait for one
 /// another. There are more slots then than cells may run: a slot that is never used costs address space only.
 const SPLIT: u32 = 128;
@@ -142,6 +147,7 @@ impl CellEngine {
         let (metering, shape) = self.template?;
         let shape = Shape { warm: shape.warm.min(MAX_REPLICA_WARM_SLOTS), ..shape };
         let engine = build(&config(metering, Room::Plenty, Some(pool_config(shape)))).ok()?;
+        leaves_room().then_some(())?;
         self.clock.also(engine.weak());
         Some(Self { engine, template: None, ..self.clone() })
     }
@@ -306,6 +312,14 @@ fn admitted(cells: u32, memory: u64) -> u32 {
     u32::try_from(free / each).unwrap_or(u32::MAX).clamp(1, cells)
 }
 
+/// Returns `true` if this process has address space left for further hosts. A system that does not say how much is used
+/// counts as one that has.
+fn leaves_room() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.trim().strip_suffix(" kB"));
+    line.and_then(|kib| kib.trim().parse::<u64>().ok()).is_none_or(|kib| kib.saturating_mul(1024) <= MOST_WITH_POOLS)
+}
+
 /// All engines of one sandbox, smallest pool first, ticking.
 pub(crate) struct Engines {
     pools: Vec<CellEngine>,
@@ -333,12 +347,16 @@ impl Engines {
         let pools = match allocation {
             Allocation::OnDemand => None,
             Allocation::Auto => match (pool(small), pool(script)) {
-                (Ok(small_engine), Ok(script_engine)) => Some(vec![
+                (Ok(small_engine), Ok(script_engine)) if leaves_room() => Some(vec![
                     (small_engine, "small", small.cells, Some(small)),
                     (script_engine, "script", script.cells, None),
                 ]),
-                (Err(error), _) | (_, Err(error)) => {
+                (small_engine, script_engine) => {
                     room = Room::Scarce;
+                    let error = small_engine.err().or_else(|| script_engine.err()).map_or_else(
+                        || "the pools of other hosts in this process use nearly all of it".to_owned(),
+                        |error| error.to_string(),
+                    );
                     let text = format!(
                         "not enough address space for pools (`ulimit -v`); {} of {cells} cells run at a time, each on demand, which is slower: {error}",
                         admitted(cells, memory)

@@ -16,7 +16,7 @@ fn commands() -> String {
     let mut root = Cli::command();
     root.build();
     let mut page =
-        "# Commands\n\nEvery command and its options, as `--help` prints them.\n\n## Options of every command\n\n"
+        "# Commands: the CLI reference\n\nEvery command and its options, as `--help` prints them.\n\n## Options of every command\n\n"
             .to_owned();
     page += &options(root.get_arguments().filter(|option| option.is_global_set()));
     // An option that `runs` hands to its commands is none of every command.

@@ -6,11 +6,11 @@
 //! | `console` that begins with `$ cd examples/NAME` | runs in a copy of that example |
 //! | any other `console` | runs in the page's folder |
 //!
-//! The commands of a block share a folder: `cd` counts until its end. What follows `$ ` is typed into a shell, what
-//! follows `> ` is typed into the command. Every other line is what a terminal shows, results and messages in the order
-//! in which they come: a line `…` stands for any lines, `…` in a line for any text, and blank lines do not count. A
-//! command without a line shows nothing of what it prints. `SNAPSHOTS=overwrite` puts the lines in order and a `…` into
-//! each gap.
+//! A reader has one terminal: `cd` counts until the end of the page, and for an example until the end of its block.
+//! What follows `$ ` is typed into a shell, what follows `> ` is typed into the command. Every other line is what a
+//! terminal shows, results and messages in the order in which they come: a line `…` stands for any lines, `…` in a line
+//! for any text, and blank lines do not count. A command without a line shows nothing of what it prints.
+//! `SNAPSHOTS=overwrite` puts the lines in order and a `…` into each gap.
 //!
 //! A command ends with 0, with 1 if the page shows that the run failed, or with 3 if it shows that it is suspended; a
 //! page that shows another exit code asks for it: `$ echo $?`.
@@ -121,19 +121,19 @@ pub fn follow(page: &Path) -> Followed {
     let (here, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut followed = Followed::default();
     let text = fs::read_to_string(page).unwrap();
+    let mut terminal = here.path().to_owned();
     for block in blocks(&text) {
         if let Some(name) = block.file() {
             write(&here.path().join(name), &block.text);
         } else if block.language() == "console" {
-            let copy = tempfile::tempdir().unwrap();
-            let (folder, skipped) = match block.example() {
+            match block.example() {
                 Some(example) => {
+                    let copy = tempfile::tempdir().unwrap();
                     super::copy(&root().join("examples").join(example), copy.path());
-                    (copy.path(), 2)
+                    followed.run_block(&block.text, 2, &mut copy.path().to_owned(), home.path());
                 }
-                None => (here.path(), 1),
-            };
-            followed.run_block(&block.text, skipped, folder, home.path());
+                None => followed.run_block(&block.text, 1, &mut terminal, home.path()),
+            }
         }
     }
     if std::env::var("SNAPSHOTS").is_ok_and(|how| how == "overwrite") && !followed.corrections.is_empty() {
@@ -176,9 +176,8 @@ fn components(text: &str, named: &str, folder: &Path) {
 
 impl Followed {
     /// Runs the commands of a block after the first `skipped` parts between prompts.
-    fn run_block(&mut self, block: &str, skipped: usize, folder: &Path, home: &Path) {
+    fn run_block(&mut self, block: &str, skipped: usize, folder: &mut PathBuf, home: &Path) {
         components(block, r"\.\./()([a-z-]+\.wasm)", folder);
-        let mut folder = folder.to_owned();
         let prompts = Regex::new(r"(?m)^\$ ").unwrap();
         let commands: Vec<&str> = prompts.split(block).skip(skipped).collect();
         let mut last = None;
@@ -191,7 +190,7 @@ impl Followed {
                 continue;
             }
             let asks = commands.get(at + 1).is_some_and(|next| next.starts_with("echo $?"));
-            let output = run(command, rest, &mut folder, home);
+            let output = run(command, rest, folder, home);
             last = output.status.code();
             self.ran += 1;
             self.compare(command, rest, asks, &output);
