@@ -1,5 +1,6 @@
 //! Alone in its process, because it takes most of its address space.
 
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
 mod common;
@@ -9,10 +10,8 @@ use opcell_sandbox::{Sandbox, SandboxConfig};
 use std::fs;
 
 /// The address space of a process on x86-64 Linux, in KiB.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 const ADDRESS_SPACE_KIB: u64 = 128 << 30;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[test]
 fn pools_leave_room_for_sandboxes_without_pools() {
     let used = || {
