@@ -4,26 +4,29 @@
 //! and printable, the version of a package is exact, and what cannot be kept exactly as the document says is refused with
 //! a sentence rather than left out.
 
+mod document;
+mod packages;
+mod pypi;
+mod values;
+
 use crate::http::{FetchLimits, HttpClient, HttpRule, Method};
+use document::{DetailText, Document, InputText, PackageText, RemoteText};
 use opcell_types::{
     TouchLog, Value,
-    files::read_text_bounded,
     text::{one_line, printable},
 };
-use serde::Deserialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Component, Path},
-};
+pub use packages::program_of;
+use packages::{is_exact, is_package};
+pub use pypi::{SITE, requirements_of, starter_of};
+use serde::Deserialize as _;
+pub use values::GivenValues;
+use values::{argument_of, filled, plain};
 
 /// Bytes of a document.
 pub const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 
 /// Entries of one list of a document.
 const MAX_ENTRIES: usize = 64;
-
-/// Bytes of a text that becomes an argument or an address.
-const VALUE_BYTES: usize = 4 << 10;
 
 /// Bytes of a text for people.
 const SHOWN_BYTES: usize = 300;
@@ -126,130 +129,6 @@ pub struct RemoteCredential {
     pub prefix: String,
     /// The variable of the environment.
     pub variable: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Document {
-    /// An entry of a registry has the server's description inside.
-    Entry {
-        server: DetailText,
-    },
-    Detail(DetailText),
-}
-
-#[derive(Debug, Deserialize)]
-struct DetailText {
-    name: String,
-    version: String,
-    #[serde(default)]
-    description: String,
-    #[serde(default)]
-    packages: Vec<PackageText>,
-    #[serde(default)]
-    remotes: Vec<RemoteText>,
-    repository: Option<RepositoryText>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RepositoryText {
-    url: Option<String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PackageText {
-    registry_type: String,
-    registry_base_url: Option<String>,
-    identifier: String,
-    version: Option<String>,
-    file_sha256: Option<String>,
-    runtime_hint: Option<String>,
-    transport: TransportText,
-    #[serde(default)]
-    runtime_arguments: Vec<ArgumentText>,
-    #[serde(default)]
-    package_arguments: Vec<ArgumentText>,
-    #[serde(default)]
-    environment_variables: Vec<InputText>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct TransportText {
-    #[serde(rename = "type")]
-    kind: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct RemoteText {
-    #[serde(rename = "type")]
-    kind: String,
-    url: String,
-    #[serde(default)]
-    headers: Vec<InputText>,
-    #[serde(default)]
-    variables: BTreeMap<String, InputText>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ArgumentText {
-    #[serde(rename = "type")]
-    kind: String,
-    value_hint: Option<String>,
-    #[serde(flatten)]
-    input: InputText,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct InputText {
-    name: Option<String>,
-    description: Option<String>,
-    value: Option<String>,
-    default: Option<String>,
-    is_required: bool,
-    is_secret: bool,
-    choices: Vec<String>,
-    variables: BTreeMap<String, InputText>,
-}
-
-/// Values that the user gives, by the names that the document has for them.
-#[derive(Debug, Default)]
-pub struct GivenValues {
-    given: BTreeMap<String, String>,
-    asked: BTreeSet<String>,
-    missing: Vec<String>,
-}
-
-impl GivenValues {
-    /// These values.
-    #[must_use]
-    pub fn new(given: BTreeMap<String, String>) -> Self {
-        Self { given, ..Self::default() }
-    }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        self.asked.insert(name.to_owned());
-        self.given.get(name).cloned()
-    }
-
-    /// The names of values that nothing asked for.
-    #[must_use]
-    pub fn unused(&self) -> Vec<&str> {
-        self.given.keys().filter(|name| !self.asked.contains(*name)).map(String::as_str).collect()
-    }
-
-    /// The names of all values that were asked for.
-    pub fn asked(&self) -> impl Iterator<Item = &str> {
-        self.asked.iter().map(String::as_str)
-    }
-
-    /// The names of values that are required and have not been given, printable.
-    #[must_use]
-    pub fn missing(&self) -> &[String] {
-        &self.missing
-    }
 }
 
 impl Published {
@@ -399,231 +278,6 @@ fn program(package: &PackageText, given: &mut GivenValues) -> Result<Launch, Str
     Ok(Launch::Program { manager, install, command, package, variables: variables? })
 }
 
-/// The file of an installed npm package that starts it, below the folder that it was installed in.
-///
-/// # Errors
-/// With a sentence about the package.
-pub fn program_of(folder: &Path, install: &str) -> Result<String, String> {
-    let name = install.rsplit_once('@').map_or(install, |(name, _)| name);
-    let package = format!("node_modules/{name}");
-    let text = read_text_bounded(&folder.join(&package).join("package.json"), MAX_DOCUMENT_BYTES as u64);
-    let text = text.map_err(|error| format!("the package `{name}` cannot be read: {error}"))?;
-    let json: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("the package `{name}` cannot be read: {error}"))?;
-    let short = name.rsplit('/').next().unwrap_or(name);
-    let bin = match json.get("bin") {
-        Some(serde_json::Value::String(file)) => Some(file.as_str()),
-        Some(serde_json::Value::Object(files)) => {
-            let only = files.values().next().filter(|_| files.len() == 1);
-            files.get(short).or(only).and_then(serde_json::Value::as_str)
-        }
-        _ => None,
-    };
-    let file = bin.ok_or_else(|| format!("the package `{name}` names no program, or several"))?;
-    let file = plain(file.trim_start_matches("./").to_owned(), "bin")?;
-    let is_below = Path::new(&file).components().all(|part| matches!(part, Component::Normal(_)));
-    if is_below { Ok(format!("{package}/{file}")) } else { Err(format!("the program of `{name}` is outside of it")) }
-}
-
-/// Bytes of the report of what `pip` installed, and packages in it.
-const MAX_REPORT_BYTES: u64 = 64 << 20;
-const MAX_PACKAGES: usize = 1_000;
-
-/// The requirements that stand for exactly the files that `pip` installed, with their digests: the lock file of a
-/// package of PyPI. `report` is the file that `pip install --report` writes.
-///
-/// # Errors
-/// With a sentence about the report.
-pub fn requirements_of(report: &Path) -> Result<String, String> {
-    let text = read_text_bounded(report, MAX_REPORT_BYTES)
-        .map_err(|error| format!("the report of `pip` cannot be read: {error}"))?;
-    let json: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("the report of `pip` cannot be read: {error}"))?;
-    let packages = json.get("install").and_then(serde_json::Value::as_array);
-    let packages = packages.filter(|packages| (1..=MAX_PACKAGES).contains(&packages.len()));
-    let packages =
-        packages.ok_or_else(|| format!("the report of `pip` names no package, or more than {MAX_PACKAGES}"))?;
-    let mut lines = BTreeSet::new();
-    for package in packages {
-        let text = |pointer: &str| package.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
-        let (name, version) = (text("/metadata/name"), text("/metadata/version"));
-        let digest = text("/download_info/archive_info/hashes/sha256");
-        if !is_package(name, false) || !is_version(version) || !is_sha256(digest) {
-            let name = one_line(name, SHOWN_BYTES);
-            return Err(format!("the report of `pip` has no version or no digest of the package `{name}`"));
-        }
-        lines.insert(format!("{name}=={version} --hash=sha256:{digest}\n"));
-    }
-    Ok(lines.into_iter().collect())
-}
-
-fn is_sha256(digest: &str) -> bool {
-    digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// A Python program that starts an installed package of PyPI, whose packages are in the folder `site` beside it.
-/// `install` is the package as `NAME==VERSION`.
-///
-/// # Errors
-/// With a sentence about the package.
-pub fn starter_of(site: &Path, install: &str) -> Result<String, String> {
-    let name = install.split("==").next().unwrap_or(install);
-    let cannot = |error: &dyn std::fmt::Display| format!("the package `{name}` cannot be read: {error}");
-    let folders = std::fs::read_dir(site).map_err(|error| cannot(&error))?;
-    let about = folders
-        .filter_map(|folder| folder.ok()?.file_name().into_string().ok())
-        .find(|folder| {
-            let package = folder.strip_suffix(".dist-info").and_then(|package| package.split_once('-'));
-            package.is_some_and(|(package, _)| normal(package) == normal(name))
-        })
-        .ok_or_else(|| cannot(&"it is not among what was installed"))?;
-    let file = site.join(about).join("entry_points.txt");
-    let text = match read_text_bounded(&file, MAX_DOCUMENT_BYTES as u64) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| cannot(&error))?,
-    };
-    let mut programs = BTreeMap::new();
-    let mut is_of_programs = false;
-    for line in text.lines().map(str::trim) {
-        if line.starts_with('[') {
-            is_of_programs = line == "[console_scripts]";
-        } else if let Some((program, target)) = line.split_once('=').filter(|_| is_of_programs) {
-            programs.insert(normal(program.trim()), target.split('[').next().unwrap_or(target).trim().to_owned());
-        }
-    }
-    let only = programs.values().next().filter(|_| programs.len() == 1);
-    let target = programs.get(&normal(name)).or(only);
-    let target = target.ok_or_else(|| format!("the package `{name}` names no program, or several"))?;
-    let is_path = |path: &str| {
-        path.split('.').all(|part| {
-            part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        })
-    };
-    let named = target.split_once(':').map(|(module, function)| (module.trim(), function.trim()));
-    let Some((module, function)) = named.filter(|(module, function)| is_path(module) && is_path(function)) else {
-        return Err(format!("the program of `{name}` is not a function of a module"));
-    };
-    Ok(format!(
-        "# Starts {install}; written by Opcell.\nimport importlib\nimport os\nimport sys\n\n\
-         sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), \"{SITE}\"))\n\
-         start = importlib.import_module(\"{module}\")\n\
-         for name in \"{function}\".split(\".\"):\n    start = getattr(start, name)\nsys.exit(start())\n"
-    ))
-}
-
-/// The folder of packages of PyPI, in the folder of their server.
-pub const SITE: &str = "site";
-
-/// A name of PyPI as all its spellings have it.
-fn normal(name: &str) -> String {
-    let parts: Vec<&str> = name.split(['-', '_', '.']).filter(|part| !part.is_empty()).collect();
-    parts.join("-").to_ascii_lowercase()
-}
-
-/// Returns `true` for a name that no package manager takes for an option, a path or an address.
-fn is_package(name: &str, is_npm: bool) -> bool {
-    let is_part = |part: &str| {
-        part.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
-    };
-    if name.len() > 214 {
-        return false;
-    }
-    match name.strip_prefix('@').filter(|_| is_npm) {
-        Some(scoped) => scoped.split_once('/').is_some_and(|(scope, name)| is_part(scope) && is_part(name)),
-        None => is_part(name),
-    }
-}
-
-/// Returns `true` for one version, and not for a range or a tag.
-fn is_exact(version: &str) -> bool {
-    let has_wildcard = version.split(['.', '-', '+']).any(|part| matches!(part, "x" | "X" | "*"));
-    is_version(version) && version.contains('.') && !has_wildcard
-}
-
-fn is_version(version: &str) -> bool {
-    version.len() <= 100
-        && version.starts_with(|c: char| c.is_ascii_digit())
-        && version.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+' | '_' | '!'))
-}
-
-fn argument_of(argument: &ArgumentText, given: &mut GivenValues) -> Result<Option<String>, String> {
-    let flag = argument.input.name.as_deref().unwrap_or_default();
-    let label = match argument.kind.as_str() {
-        "positional" => argument.value_hint.as_deref().unwrap_or("argument"),
-        "named" if !flag.is_empty() => flag.trim_start_matches('-'),
-        _ => return Err("one of its arguments is neither `positional` nor `named`".to_owned()),
-    };
-    if argument.input.is_secret || argument.input.variables.values().any(|variable| variable.is_secret) {
-        let label = one_line(label, SHOWN_BYTES);
-        return Err(format!("its argument `{label}` is a secret, which every process of this machine could read"));
-    }
-    let value = resolved(&argument.input, label, given)?;
-    let value = match (argument.kind.as_str(), value) {
-        ("named", Some(value)) => Some(format!("{flag}={value}")),
-        (_, value) => value,
-    };
-    value.map(|value| plain(value, label)).transpose()
-}
-
-/// A text without what a terminal or a program would read otherwise than it is shown.
-fn plain(value: String, label: &str) -> Result<String, String> {
-    if value.len() <= VALUE_BYTES && one_line(&value, VALUE_BYTES) == value {
-        return Ok(value);
-    }
-    Err(format!("the value of `{}` is too long or cannot be printed", one_line(label, SHOWN_BYTES)))
-}
-
-/// The value of an input: the publisher's, else the user's, else the default; nothing where it may be left out.
-fn resolved(input: &InputText, label: &str, given: &mut GivenValues) -> Result<Option<String>, String> {
-    if let Some(value) = &input.value {
-        return filled(value, &input.variables, given).map(Some);
-    }
-    let value = given.take(label).or_else(|| input.default.clone());
-    let shown = one_line(label, SHOWN_BYTES);
-    match value {
-        Some(value) if !input.choices.is_empty() && !input.choices.contains(&value) => {
-            let choices = one_line(&input.choices.join("`, `"), SHOWN_BYTES);
-            Err(format!("`{shown}` is one of `{choices}`, and not `{}`", one_line(&value, SHOWN_BYTES)))
-        }
-        None if input.is_required => {
-            let about = input.description.as_deref().unwrap_or_default();
-            let about = one_line(about, SHOWN_BYTES);
-            let about = if about.is_empty() { String::new() } else { format!(" ({about})") };
-            let problem = format!("it needs a value for `{shown}`{about}");
-            given.missing.push(shown);
-            Err(problem)
-        }
-        value => Ok(value),
-    }
-}
-
-/// A text with its variables in place. Other text in braces stays.
-fn filled(text: &str, variables: &BTreeMap<String, InputText>, given: &mut GivenValues) -> Result<String, String> {
-    let mut rest = text;
-    let mut filled = String::new();
-    while let Some((before, after)) = rest.split_once('{') {
-        filled.push_str(before);
-        match after.split_once('}').and_then(|(name, rest)| Some((name, variables.get(name)?, rest))) {
-            Some((name, variable, after)) => {
-                let own = InputText { is_required: true, variables: BTreeMap::new(), ..variable.clone() };
-                filled.push_str(&resolved(&own, name, given)?.unwrap_or_default());
-                rest = after;
-            }
-            None => {
-                filled.push('{');
-                rest = after;
-            }
-        }
-        if filled.len() > VALUE_BYTES {
-            return Err(format!("one of its values has more than {VALUE_BYTES} bytes"));
-        }
-    }
-    filled.push_str(rest);
-    Ok(filled)
-}
-
 fn variable(input: &InputText) -> Result<Variable, String> {
     let name = input.name.clone().unwrap_or_default();
     if !is_variable(&name) {
@@ -685,6 +339,7 @@ fn credential(header: &InputText) -> Result<RemoteCredential, String> {
 mod tests {
     use super::*;
     use serde_json::{Value as Json, json};
+    use std::collections::BTreeMap;
 
     fn document(package: Json) -> String {
         json!({"name": "io.github.user/weather", "description": "Weather.", "version": "1.0.2", "packages": [package]})
@@ -735,56 +390,6 @@ mod tests {
         };
         assert_eq!((manager, install.as_str()), (PackageManager::Pip, "weather==2.0"));
         assert_eq!(command, ["python3"]);
-    }
-
-    #[test]
-    fn a_package_of_pypi_is_started_by_the_function_that_it_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let about = folder.path().join("We_ather.Server-2.0.dist-info");
-        std::fs::create_dir(&about).unwrap();
-        std::fs::create_dir(folder.path().join("we_ather_server_extras-1.0.dist-info")).unwrap();
-        let of = |text: &str| {
-            std::fs::write(about.join("entry_points.txt"), text).unwrap();
-            starter_of(folder.path(), "we-ather-server==2.0")
-        };
-        let several = "[gui_scripts]\nother = bad:main\n[console_scripts]\nx = y:z\nwe_ather-server = weather.cli : app.main [fast]\n";
-        let starter = of(several).unwrap();
-        assert!(
-            starter.contains("import_module(\"weather.cli\")") && starter.contains("\"app.main\".split"),
-            "{starter}"
-        );
-        assert!(of("[console_scripts]\nonly = weather:main\n").unwrap().contains("\"weather\""));
-        for (text, sentence) in [
-            ("", "names no program"),
-            ("[console_scripts]\na = x:y\nb = x:z\n", "or several"),
-            ("[console_scripts]\na = os;evil:main\n", "not a function"),
-            ("[console_scripts]\na = weather\n", "not a function"),
-            ("[console_scripts]\na = weather:main()\n", "not a function"),
-        ] {
-            assert!(of(text).unwrap_err().contains(sentence), "{text}");
-        }
-        assert!(starter_of(folder.path(), "absent==1.0").unwrap_err().contains("not among"));
-    }
-
-    #[test]
-    fn the_requirements_have_the_version_and_the_digest_of_each_package() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("report.json");
-        let of = |packages: Json| {
-            std::fs::write(&file, json!({"version": "1", "install": packages}).to_string()).unwrap();
-            requirements_of(&file)
-        };
-        let package = |name: &str, digest: &str| {
-            json!({"metadata": {"name": name, "version": "1.0"},
-                "download_info": {"archive_info": {"hashes": {"sha256": digest}}}})
-        };
-        let digest = "0a".repeat(32);
-        let lines = of(json!([package("weather", &digest), package("anyio", &digest)])).unwrap();
-        assert_eq!(lines, format!("anyio==1.0 --hash=sha256:{digest}\nweather==1.0 --hash=sha256:{digest}\n"));
-        for packages in [json!([]), json!([package("weather", "")]), json!([package("a\nb", &digest)]), json!(7)] {
-            assert!(of(packages.clone()).is_err(), "{packages}");
-        }
-        assert!(requirements_of(&folder.path().join("absent")).unwrap_err().contains("cannot be read"));
     }
 
     #[test]
