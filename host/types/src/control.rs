@@ -22,6 +22,7 @@
 //! where the open descriptor really lies, so that neither a link nor a renamed parent gets around it.
 
 mod code;
+mod names;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -204,7 +205,7 @@ pub fn decides_in(folder: &Path) -> std::io::Result<bool> {
             return Err(std::io::Error::other(format!("it has more than {MAX_ENTRIES} entries")));
         }
         let names = [plain(&entry?.file_name().to_string_lossy())];
-        if table::holds(&names, 0).is_some() {
+        if names::holds(&names, 0).is_some() {
             return Ok(true);
         }
     }
@@ -237,7 +238,7 @@ fn judge(touch: Touch, names: &[String], at: usize) -> Option<&'static str> {
     if name == ".opcell" && next.is_some_and(|next| !OPEN_OF_OPCELL.contains(&next)) {
         return Some(RUNS);
     }
-    match table::holds(names, at)? {
+    match names::holds(names, at)? {
         Holds::Secrets => Some(SECRET),
         Holds::Runs => Some(RUNS),
         Holds::Decisions => (touch == Touch::Write).then_some(DECIDES),
