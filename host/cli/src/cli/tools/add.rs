@@ -181,7 +181,7 @@ pub(super) async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) ->
         prepare(&folder, &document)?;
         let file = match manager {
             PackageManager::Pip => installed_by_pip(&folder, plan.server.command.first(), install).await,
-            _ => installed(&folder, install).await,
+            _ => installed_by_npm(&folder, install).await,
         };
         if file.is_err() {
             // It was made just now, and is in the way of the next attempt.
@@ -329,43 +329,46 @@ fn prepare(folder: &Path, document: &str) -> std::io::Result<()> {
     folder.replace(DOCUMENT, document.as_bytes(), Readers::Shared)
 }
 
-/// Installs a package of npm in the folder of its server, and returns the file that starts it. Nothing of the package
-/// runs: its scripts are left out.
-async fn installed(folder: &Path, package: &str) -> Result<String, Failure> {
-    let failed = |why: &str| {
-        let why = one_line(why.trim(), 500);
-        Diagnostic::error("mcp-not-started", format!("`npm install {package}` failed: {why}"))
-    };
-    let mut command = tokio::process::Command::new("npm");
-    command.args(INSTALL).arg(package).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(INSTALL_TIME, command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
-        Err(_) => return Err(failed(&format!("it did not end within {} s", INSTALL_TIME.as_secs())).into()),
-    };
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)).into());
+/// Runs a program to its end, and returns what it printed.
+///
+/// # Errors
+/// With the end of what it wrote to its standard error, or the reason why it did not end.
+async fn output_of(program: &str, arguments: &[&str], folder: Option<&Path>, time: Duration) -> Result<String, String> {
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    if let Some(folder) = folder {
+        command.current_dir(folder);
     }
+    match timeout(time, command.output()).await {
+        Ok(Ok(output)) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Ok(Ok(output)) => Err(one_line(String::from_utf8_lossy(&output.stderr).trim(), 500)),
+        Ok(Err(error)) => Err(one_line(&error.to_string(), 500)),
+        Err(_) => Err(format!("it did not end within {} s", time.as_secs())),
+    }
+}
+
+/// Runs a package manager in the folder of a server. Nothing of the package runs.
+async fn install(program: &str, arguments: &[&str], package: &str, folder: &Path, shown: &str) -> Result<(), Failure> {
+    let arguments: Vec<&str> = arguments.iter().copied().chain([package]).collect();
+    let installed = output_of(program, &arguments, Some(folder), INSTALL_TIME).await;
+    let failed = |why| Diagnostic::error("mcp-not-started", format!("`{shown} install {package}` failed: {why}"));
+    installed.map(drop).map_err(|why| failed(why).into())
+}
+
+/// Installs a package of npm in the folder of its server, without its scripts, and returns the file that starts it.
+async fn installed_by_npm(folder: &Path, package: &str) -> Result<String, Failure> {
+    install("npm", &INSTALL, package, folder, "npm").await?;
     program_of(folder, package).map_err(wrong)
 }
 
 /// The interpreter that `python3` stands for, where a confined server cannot read what `PATH` finds; nothing where it
 /// can.
 async fn interpreter() -> Result<Option<String>, Failure> {
-    let failed = |why: &str| {
-        let why = one_line(why.trim(), 500);
+    let failed = |why: String| {
         let finding = Diagnostic::error("mcp-not-started", format!("`python3` cannot be used: {why}"));
         finding.help("install Python 3 with pip: the server is a package of PyPI")
     };
-    let mut command = tokio::process::Command::new("python3");
-    command.args(["-c", WHERE]).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(WHERE_TIME, command.output()).await {
-        Ok(Ok(output)) if output.status.success() => output,
-        Ok(Ok(output)) => return Err(failed(&String::from_utf8_lossy(&output.stderr)).into()),
-        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
-        Err(_) => return Err(failed("it does not answer").into()),
-    };
-    let found = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let found = output_of("python3", &["-c", WHERE], None, WHERE_TIME).await.map_err(failed)?.trim().to_owned();
     let is_of_system = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let first = std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file());
@@ -375,23 +378,10 @@ async fn interpreter() -> Result<Option<String>, Failure> {
     Ok((!is_direct).then_some(found))
 }
 
-/// Installs a package of PyPI in the folder of its server, writes what stands for exactly its files, and returns the
-/// file that starts it. Nothing of the package runs: only wheels are taken.
+/// Installs a package of PyPI in the folder of its server, from wheels alone, writes what stands for exactly its files,
+/// and returns the file that starts it.
 async fn installed_by_pip(folder: &Path, python: Option<&String>, package: &str) -> Result<String, Failure> {
-    let failed = |why: &str| {
-        let why = one_line(why.trim(), 500);
-        Diagnostic::error("mcp-not-started", format!("`pip install {package}` failed: {why}"))
-    };
-    let mut command = tokio::process::Command::new(python.map_or("python3", String::as_str));
-    command.args(INSTALL_PYTHON).arg(package).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
-    let output = match timeout(INSTALL_TIME, command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(failed(&error.to_string()).into()),
-        Err(_) => return Err(failed(&format!("it did not end within {} s", INSTALL_TIME.as_secs())).into()),
-    };
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)).into());
-    }
+    install(python.map_or("python3", String::as_str), &INSTALL_PYTHON, package, folder, "pip").await?;
     let report = folder.join(REPORT);
     let requirements = requirements_of(&report).map_err(wrong)?;
     std::fs::remove_file(&report)?;
