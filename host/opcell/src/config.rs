@@ -5,6 +5,7 @@
 //! which asks for more is noticed. Nothing is granted that the file does not say; a file with one mistake grants
 //! nothing at all.
 
+pub mod accepted_tools;
 pub mod check;
 mod component;
 pub(crate) mod control;
@@ -187,7 +188,7 @@ pub struct SessionSettings {
 /// Models of the embedding program.
 #[derive(Clone)]
 pub(crate) enum OwnModels {
-    /// One that answers for every model.
+    /// A model that answers for every other.
     Only(Arc<dyn Model>),
     /// Beside others, by the name of the provider.
     Providers(Vec<(String, Arc<dyn Model>)>),

@@ -6,7 +6,10 @@
 //! anything, gets what is granted, and is written down, unless the command runs `--locked`. `dev = true` exempts a
 //! plugin in development. The lock grants nothing.
 
-use super::PluginConfig;
+use super::{
+    PluginConfig,
+    accepted_tools::{self, ToolTexts, digests_of},
+};
 use crate::{
     consent,
     places::{Places, real},
@@ -52,14 +55,14 @@ pub struct Lock {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LockedServer {
-    /// Of the whole list.
+    /// Digest of the whole list.
     pub digest: Digest,
     /// Digests of name, description and schema, by name.
     pub tools: ToolDigests,
 }
 
 impl LockedServer {
-    /// Of these tools.
+    /// Computes the digest of these tools.
     #[must_use]
     pub fn new(tools: ToolDigests) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 tools of an MCP server");
@@ -204,21 +207,37 @@ impl Lock {
         self.servers.iter().map(|(name, held)| (name.as_str(), held))
     }
 
-    /// Accepts the tools of an MCP server as they are now. What was written since this lock was read stays.
+    /// Accepts the tools of an MCP server as they are now, and keeps their texts for this user. What was written since
+    /// this lock was read stays. Blocks.
     ///
     /// # Errors
     /// As [`Self::remember`].
-    pub fn accept_server(&self, name: &str, tools: ToolDigests, places: &Places) -> std::io::Result<()> {
+    pub fn accept_server(&self, name: &str, tools: ToolTexts, places: &Places) -> std::io::Result<()> {
         if self.frozen {
             return Ok(());
         }
         let unread = |rejected: Rejected| std::io::Error::other(rejected.to_string());
         let mut now = Self::open(self.file.clone(), &IndexMap::new()).map_err(unread)?;
-        let before = now.servers.insert(name.to_owned(), LockedServer::new(tools));
-        if before.as_ref() == now.servers.get(name) {
-            return Ok(());
+        let before = now.servers.insert(name.to_owned(), LockedServer::new(digests_of(&tools)));
+        if before.as_ref() != now.servers.get(name) {
+            now.write_all(now.plugins.clone(), places)?;
         }
-        now.write_all(now.plugins.clone(), places)
+        if let Err(error) = accepted_tools::keep(&now, places, name, &tools, now.servers.keys()) {
+            // Only for showing a change later: it is noticed by the lock all the same.
+            tracing::warn!("cannot keep the texts of the tools of {name}: {error}");
+        }
+        Ok(())
+    }
+
+    /// Returns the texts of a server's tools as this user accepted them: those with the digest in the lock. Blocks.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn accepted_texts(&self, name: &str, places: &Places) -> std::io::Result<ToolTexts> {
+        let Some(held) = self.servers.get(name) else { return Ok(ToolTexts::new()) };
+        let mut texts = accepted_tools::read(self, places, name)?;
+        texts.retain(|tool, text| held.tools.get(tool) == Some(&text.digest));
+        Ok(texts)
     }
 
     /// Returns `true` if there was a lock here that is gone: someone deleted it, and with it everything that was

@@ -1,8 +1,11 @@
 //! The tools of MCP servers in the lock.
 
-use crate::{config::lock::Lock, places::Places};
+use crate::{
+    config::{accepted_tools::texts_of, lock::Lock},
+    places::Places,
+};
 use opcell_engine::ports::Failure;
-use opcell_tools::mcp::{AcceptedTools, ToolDigests};
+use opcell_tools::mcp::{AcceptedTools, Listing, ToolDigests};
 use opcell_types::FollowUp;
 use std::{
     collections::BTreeMap,
@@ -59,12 +62,12 @@ impl AcceptedTools for LockedTools {
         self.accepted().get(server).cloned()
     }
 
-    fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String> {
+    fn first_look(&self, server: &str, listing: &Listing) -> Result<(), String> {
         if self.locked {
             return Err(format!("opcell.lock does not hold its tools, and {}", FollowUp::Frozen));
         }
-        self.accepted().insert(server.to_owned(), tools.clone());
-        if let Err(error) = self.lock.accept_server(server, tools.clone(), &self.places) {
+        self.accepted().insert(server.to_owned(), listing.digests());
+        if let Err(error) = self.lock.accept_server(server, texts_of(listing), &self.places) {
             tracing::warn!("cannot write opcell.lock, so changes of tools will not be noticed: {error}");
         }
         Ok(())

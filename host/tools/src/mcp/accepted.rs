@@ -1,5 +1,6 @@
 //! Tools as they were accepted: a server that describes a tool otherwise tomorrow is not called before someone looked.
 
+use super::Listing;
 use opcell_types::Digest;
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ pub trait AcceptedTools: Send + Sync {
     ///
     /// # Errors
     /// With the reason why a new server is not taken.
-    fn first_look(&self, server: &str, tools: &ToolDigests) -> Result<(), String>;
+    fn first_look(&self, server: &str, listing: &Listing) -> Result<(), String>;
 
     /// Returns a number that grows whenever other descriptions of a server are accepted.
     fn version(&self) -> u64 {
@@ -32,7 +33,7 @@ pub trait StartCheck: Send + Sync {
     fn check(&self) -> Result<(), String>;
 }
 
-/// Of everything that models choose a tool by.
+/// Returns the digest of everything that models choose a tool by.
 #[cfg(feature = "mcp")]
 pub(super) fn digest(name: &str, description: &str, schema: &str) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 tool of an MCP server");

@@ -221,7 +221,7 @@ impl Server {
         let server = &self.name;
         let not_accepted = |what: String| failed("mcp-tool-not-accepted", what, false);
         let Some(accepted) = pins.accepted(server) else {
-            let taken = pins.first_look(server, &listing.digests());
+            let taken = pins.first_look(server, listing);
             return taken.map_err(|why| not_accepted(format!("MCP server `{server}` was not accepted: {why}")));
         };
         let name = &tool.name;

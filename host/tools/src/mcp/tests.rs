@@ -319,8 +319,8 @@ impl super::AcceptedTools for Held {
         self.0.lock().unwrap().clone()
     }
 
-    fn first_look(&self, _server: &str, tools: &super::ToolDigests) -> Result<(), String> {
-        *self.0.lock().unwrap() = Some(tools.clone());
+    fn first_look(&self, _server: &str, listing: &super::Listing) -> Result<(), String> {
+        *self.0.lock().unwrap() = Some(listing.digests());
         Ok(())
     }
 }

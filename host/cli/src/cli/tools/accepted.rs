@@ -3,15 +3,23 @@
 use super::{Exit, Failure, Global, SHOWN, Terminal, indented};
 use crate::cli::missing;
 use opcell::{
-    ServerEntry,
-    config::{Config, lock::LockedServer},
+    ServerEntry, ServerTool,
+    config::{
+        Config,
+        accepted_tools::{ToolText, ToolTexts},
+        lock::LockedServer,
+    },
     places::Places,
     report::printable,
 };
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
-use opcell_types::{Digest, text::one_line};
-use serde_json::json;
-use std::collections::BTreeMap;
+use opcell_types::text::one_line;
+use serde_json::{Value as Json, json};
+use similar::TextDiff;
+use std::{collections::BTreeMap, time::Duration};
+
+/// The time after which a difference is shown in larger parts.
+const DIFF_TIME: Duration = Duration::from_secs(1);
 
 /// The servers that a command is about, started and asked.
 async fn asked(
@@ -34,8 +42,13 @@ async fn asked(
     Ok((config, servers))
 }
 
-fn digests(server: &ServerEntry) -> BTreeMap<String, Digest> {
-    server.tools.iter().filter_map(|tool| Some((tool.name.clone(), tool.digest.clone()?))).collect()
+/// The usable tools of a server as they are now.
+pub(super) fn texts_of(server: &ServerEntry) -> ToolTexts {
+    let text = |tool: &ServerTool| {
+        let text = ToolText::new(tool.digest.clone()?, tool.description.clone(), tool.parameters.clone());
+        Some((tool.name.clone(), text))
+    };
+    server.tools.iter().filter_map(text).collect()
 }
 
 fn not_started(server: &ServerEntry) -> Option<Failure> {
@@ -49,40 +62,80 @@ pub(super) async fn diff(global: &Global, name: &str, terminal: &Terminal) -> Re
     if let Some(failure) = not_started(server) {
         return Err(failure);
     }
-    let held = config.lock.as_ref().and_then(|lock| lock.server(name)).map(|held| held.tools.clone());
-    let now = digests(server);
-    let before = held.clone().unwrap_or_default();
-    let changed: Vec<&String> = now
-        .iter()
-        .filter(|(name, digest)| before.get(*name).is_some_and(|old| old != *digest))
-        .map(|(name, _)| name)
-        .collect();
-    let added: Vec<&String> = now.keys().filter(|name| !before.contains_key(*name)).collect();
-    let removed: Vec<&String> = before.keys().filter(|name| !now.contains_key(*name)).collect();
+    let lock = missing::lock(&config)?;
+    let places = Places::of_user();
+    let held = lock.server(name);
+    let accepted = lock.accepted_texts(name, &places)?;
+    let now = texts_of(server);
+    let changes: Vec<(&str, &str)> = match held {
+        Some(_) => server.changes.iter().map(|known| (known.tool.as_str(), known.change)).collect(),
+        None => now.keys().map(|tool| (tool.as_str(), "new")).collect(),
+    };
     if terminal.json {
+        let names = |change: &str| -> Vec<&str> {
+            changes.iter().filter(|(_, known)| *known == change).map(|(tool, _)| *tool).collect()
+        };
+        let both = |tool: &str| json!({"accepted": accepted.get(tool).map(shown), "now": now.get(tool).map(shown)});
+        let texts: BTreeMap<&str, Json> = changes.iter().map(|(tool, _)| (*tool, both(tool))).collect();
         terminal.json(&json!({
-            "server": name, "accepted": held.is_some(), "changed": changed, "added": added, "removed": removed,
+            "server": name, "accepted": held.is_some(), "texts": texts,
+            "changed": names("changed"), "added": names("new"), "removed": names("gone"),
         }))?;
         return Ok(Exit::Done);
     }
     if held.is_none() {
         terminal.note("opcell.lock does not hold this server yet: every tool is new");
     }
-    for (mark, names, what) in [('~', &changed, "changed"), ('+', &added, "new"), ('-', &removed, "gone")] {
-        for name in names {
-            terminal.line(&printable(&one_line(&format!("{mark} {name}: {what}"), SHOWN)))?;
-            // What a model will be shown, in full: this is what is accepted.
-            if let Some(tool) = server.tools.iter().find(|tool| tool.name == **name) {
-                terminal.line(&printable(&indented(&tool.description)))?;
-                terminal.line(&printable(&indented(&format!("arguments: {}", tool.parameters))))?;
-            }
-        }
+    for (tool, change) in &changes {
+        let mark = match *change {
+            "new" => '+',
+            "gone" => '-',
+            _ => '~',
+        };
+        terminal.line(&printable(&one_line(&format!("{mark} {tool}: {change}"), SHOWN)))?;
+        let text = compared(change, accepted.get(*tool), now.get(*tool));
+        terminal.line(&printable(&indented(&text)))?;
     }
-    match changed.is_empty() && added.is_empty() && removed.is_empty() {
+    match changes.is_empty() {
         true => terminal.line("its tools are as opcell.lock holds them")?,
         false => terminal.note(&format!("accept this with `opcell mcp update {name}`")),
     }
     Ok(Exit::Done)
+}
+
+fn shown(text: &ToolText) -> Json {
+    json!({"description": text.description, "arguments": text.parameters})
+}
+
+/// What a model is shown of a tool, a line for each part of the schema.
+fn lines(text: &ToolText) -> String {
+    let parameters =
+        serde_json::from_str::<Json>(&text.parameters).and_then(|read| serde_json::to_string_pretty(&read));
+    let parameters = parameters.unwrap_or_else(|_| text.parameters.clone());
+    format!("{}\narguments: {parameters}\n", text.description)
+}
+
+/// The lines by which a tool differs from what was accepted. All of them: this is what a person accepts.
+fn compared(change: &str, accepted: Option<&ToolText>, now: Option<&ToolText>) -> String {
+    let (before, after) = (accepted.map(lines).unwrap_or_default(), now.map(lines).unwrap_or_default());
+    if change == "new" {
+        return after;
+    }
+    if accepted.is_none() {
+        let missing = "the text that was accepted is not on this machine: opcell.lock holds only its digest";
+        return match now {
+            None => missing.to_owned(),
+            Some(_) => format!("{missing}. Now:\n{after}"),
+        };
+    }
+    if before == after {
+        return "its text looks the same: what differs is hidden from models, or beyond what they are shown".to_owned();
+    }
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&before, &after);
+    let changed = diff.unified_diff().context_radius(2).to_string();
+    // The numbers of lines say nothing here. Lines of the texts have a mark in front, and do not begin so.
+    let lines = changed.lines().map(|line| if line.starts_with("@@") { "…" } else { line });
+    lines.skip_while(|line| *line == "…").collect::<Vec<_>>().join("\n")
 }
 
 pub(super) async fn update(global: &Global, name: Option<&str>, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -98,8 +151,9 @@ pub(super) async fn update(global: &Global, name: Option<&str>, terminal: &Termi
             broken = true;
             continue;
         }
-        let now = digests(server);
-        let is_held = lock.server(&server.name) == Some(&LockedServer::new(now.clone()));
+        let now = texts_of(server);
+        let digests = now.iter().map(|(name, tool)| (name.clone(), tool.digest.clone())).collect();
+        let is_held = lock.server(&server.name) == Some(&LockedServer::new(digests));
         lock.accept_server(&server.name, now, &places)?;
         if !is_held {
             accepted.push(server.name.as_str());

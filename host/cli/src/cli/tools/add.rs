@@ -1,6 +1,6 @@
 //! `opcell mcp add`: a server that a registry publishes becomes one of the project.
 
-use super::{Exit, Failure, Global, Terminal};
+use super::{Exit, Failure, Global, Terminal, accepted};
 use clap::Args;
 use opcell::{
     config::{
@@ -27,7 +27,6 @@ use opcell_types::{
 };
 use serde_json::json;
 use std::{
-    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -241,8 +240,7 @@ async fn pin(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, F
         let finding = Diagnostic::error("mcp-not-started", problem.clone());
         return Err(finding.help(format!("once it starts, pin its tools with `opcell mcp update {name}`")).into());
     }
-    let tools: BTreeMap<String, Digest> =
-        server.tools.iter().filter_map(|tool| Some((tool.name.clone(), tool.digest.clone()?))).collect();
+    let tools = accepted::texts_of(server);
     let lock = crate::cli::missing::lock(&config)?;
     let count = tools.len();
     lock.accept_server(name, tools, &Places::of_user())?;
