@@ -212,8 +212,12 @@ def _reported(error: BaseException) -> Err[_types.Failure]:
         details = None if error.details is None else json.dumps(to_json(error.details))
         return Err(_types.Failure(error.reason, error.message, details))
     text, place = _traceback(error)
+    message = f"{type(error).__name__}: {error}{place}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        message += (f"; a component has the modules that were imported when it was built: write `import {error.name}` "
+                    "at the top of a file that the plugin imports")
     _log.panicked(text)
-    return Err(_types.Failure("exception", f"{type(error).__name__}: {error}{place}", None))
+    return Err(_types.Failure("exception", message, None))
 
 
 class _LogStream:

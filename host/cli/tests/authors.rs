@@ -415,6 +415,9 @@ fn the_python_sdk_passes_the_cases_of_all_sdks_and_hints_give_the_values_that_th
     fs::write(package.join("__init__.py"), "def double(n):\n    return 2 * n\n").unwrap();
     passes(&place, &cases);
     passes(&place, &cases.with_file_name("hints").join("cases"));
+    fs::write(package.with_file_name("late_module.py"), "NAME = 'late'\n").unwrap();
+    let late = text(&place.opcell("kit", &["op", "invoke", "kit/imports-late"]).stderr);
+    assert!(late.contains("write `import late_module` at the top of a file"), "{late}");
     let output = place.opcell("kit", &["op", "invoke", "kit/breaks"]);
     let said = text(&output.stderr);
     // The last place in the plugin's own files, the traceback, and what was printed before.

@@ -47,3 +47,10 @@ def breaks() -> dict:
     "Fails by a mistake."
     print("about to break")
     return {"value": {}["n"]}
+
+
+@operation("kit/imports-late")
+def imports_late() -> str:
+    import late_module  # Not imported while the plugin is built.
+
+    return late_module.NAME
