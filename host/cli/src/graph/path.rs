@@ -228,7 +228,34 @@ impl Path {
                 self.open.clear();
                 self.waits.clear();
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
+            | Event::InnerReplied { .. }
+            | Event::CallAnswered { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::RunRepinned(_)
+            | Event::Ticked => {}
         }
     }
 
