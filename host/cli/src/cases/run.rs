@@ -372,7 +372,7 @@ fn difference(what: &str, expected: &Value, got: &Value) -> String {
     if one.len() + other.len() <= SHORT {
         return format!("{what}: expected {one}, got {other}");
     }
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default() + "\n";
     lines(what, &pretty(expected), &pretty(got))
 }
 
