@@ -32,6 +32,9 @@ const MAX_REPEATS: u32 = 8;
 /// The pause before each repetition, times its number.
 const REPEAT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The addition to a refusal of the system, which a confined server does not explain itself.
+const CONFINED: &str = "the server is confined";
+
 type Starting = Shared<BoxFuture<'static, Result<Arc<Connection>, Failure>>>;
 
 /// `true` if a server runs.
@@ -115,7 +118,7 @@ impl Server {
     /// `mcp-not-started` with the end of what the server wrote to its standard error, `mcp-error`, `mcp-disconnected`
     /// or `timeout`.
     pub async fn tools(&self) -> Result<Arc<Listing>, Failure> {
-        let listed = self.list().await;
+        let listed = self.list().await.map_err(|failure| self.with_bounds(failure));
         let mut last = self.last();
         match &listed {
             Ok(listing) => *last = Last { listing: Some(listing.clone()), problem: None },
@@ -258,10 +261,12 @@ impl Server {
         let is_refused = ["EACCES", "EPERM", "Permission denied", "permission denied", "Operation not permitted"]
             .iter()
             .any(|words| failure.message.contains(words));
-        if self.config.confine && is_refused {
+        // A call lists the tools first, and may fail by that.
+        let is_told = failure.message.contains(CONFINED);
+        if self.config.confine && is_refused && !is_told {
             let name = &self.name;
             failure.message = format!(
-                "{} (the server is confined: `read`, `write` and `network` of [mcp.{name}] are what it reaches)",
+                "{} ({CONFINED}: `read`, `write` and `network` of [mcp.{name}] are what it reaches)",
                 failure.message
             );
         }

@@ -361,6 +361,27 @@ fn trying(command: &str, config: impl FnOnce(McpServer) -> McpServer) -> (Server
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn a_refusal_of_the_system_names_what_opens_more_to_a_confined_server() {
+    let refused = answer(r#"{"content":[{"type":"text","text":"EACCES: cannot open /notes"}],"isError":true}"#);
+    let told = "the server is confined: `read`, `write` and `network` of [mcp.test]";
+    let (confined, _folder) = server(&[&refused], |config| McpServer { confine: true, ..config });
+    let failure = call(&confined).await.unwrap_err();
+    assert!(failure.message.contains(told), "{}", failure.message);
+    let (free, _folder) = server(&[&refused], |config| config);
+    let failure = call(&free).await.unwrap_err();
+    assert!(!failure.message.contains("confined"), "{}", failure.message);
+    let ends = |config: McpServer| {
+        let script = "echo 'cannot open /notes: Permission denied' >&2; exit 1";
+        McpServer { confine: true, arguments: vec!["-c".to_owned(), script.to_owned()], ..config }
+    };
+    let (ended, _folder) = server(&[], ends);
+    for failure in [ended.tools().await.unwrap_err(), call(&ended).await.unwrap_err()] {
+        assert_eq!(failure.message.matches(told).count(), 1, "{}", failure.message);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn a_confined_server_reaches_its_folder_and_what_was_listed_and_nothing_else() {
     let outside = tempfile::tempdir().unwrap();
     let (secret, shared) = (outside.path().join("secret"), outside.path().join("shared"));
