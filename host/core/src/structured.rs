@@ -24,27 +24,25 @@ pub(crate) fn parse(answer: &str, spec: &StructuredOutput) -> Result<Value, Inva
     let Some(schema) = &spec.json_schema else {
         return Err(Invalid::Schema("A structured output needs a JSON Schema to check answers against".to_owned()));
     };
-    let json: serde_json::Value = opcell_schema::json::from_slice(unfenced(answer).as_bytes())
+    let value: Value = opcell_schema::json::from_slice(unfenced(answer).as_bytes())
         .map_err(|error| Invalid::Answer(format!("The answer is not JSON: {error}")))?;
-    let compiled = Schema::shared(&serde_json::Value::from(schema))
+    let compiled = Schema::shared(schema)
         .map_err(|error| Invalid::Schema(format!("The schema of the answer is not a JSON Schema: {error}")))?;
-    match violations(&compiled, &json) {
-        None => Ok(Value::from(json)),
+    match violations(&compiled, &value) {
+        None => Ok(value),
         Some(found) => Err(Invalid::Answer(format!("The answer does not match its schema: {found}"))),
     }
 }
 
 /// Checks what a workflow takes or returns; the error says what is wrong with it.
 pub(crate) fn check(schema: &Value, value: &Value) -> Result<(), String> {
-    let compiled = Schema::shared(&serde_json::Value::from(schema))?;
-    violations(&compiled, &serde_json::Value::from(value)).map_or(Ok(()), Err)
+    let compiled = Schema::shared(schema)?;
+    violations(&compiled, value).map_or(Ok(()), Err)
 }
 
-fn violations(schema: &Schema, value: &serde_json::Value) -> Option<String> {
-    if let Err(too_large) = schema.check_cost(value, MAX_STEPS) {
-        return Some(too_large);
-    }
-    Some(schema.violations(value, VIOLATIONS)).filter(|found| !found.is_empty()).map(|found| found.join("; "))
+fn violations(schema: &Schema, value: &Value) -> Option<String> {
+    let found = schema.problems(value, MAX_STEPS, VIOLATIONS);
+    (!found.is_empty()).then(|| found.join("; "))
 }
 
 fn unfenced(answer: &str) -> &str {

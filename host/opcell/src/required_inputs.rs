@@ -36,12 +36,8 @@ pub(crate) fn unfit(workflow: &Workflow, input: &Value) -> Option<Diagnostic> {
     for (name, declared) in declared {
         let Some(given) = input.get(name).filter(|given| !given.is_nullish()) else { continue };
         let Some(schema) = declared.schema.as_ref() else { continue };
-        let given = serde_json::Value::from(given);
-        let found = match Schema::shared(&serde_json::Value::from(schema)) {
-            Ok(schema) => match schema.check_cost(&given, MAX_STEPS) {
-                Ok(()) => schema.violations(&given, 1).into_iter().next(),
-                Err(too_large) => Some(too_large),
-            },
+        let found = match Schema::shared(schema) {
+            Ok(schema) => schema.problems(given, MAX_STEPS, 1).into_iter().next(),
             Err(problem) => Some(problem),
         };
         wrong.extend(found.map(|problem| format!("`{name}`, which is declared `{}`: {problem}", declared.kind)));

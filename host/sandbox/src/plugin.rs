@@ -552,13 +552,10 @@ impl Checks {
         if text.len() > most {
             return Ok(Value::from(printable(&text, most)));
         }
-        static ANY: LazyLock<Result<Arc<Schema>, String>> =
-            LazyLock::new(|| Schema::shared(&serde_json::Value::Bool(true)));
+        static ANY: LazyLock<Result<Arc<Schema>, String>> = LazyLock::new(|| Schema::shared(&Value::Bool(true)));
         let any = ANY.as_ref().map_err(Clone::clone)?;
         let details = checks::parse(&self.0.share, any, text.into(), self.0.limits.memory).await?;
-        let mut details = serde_json::Value::from(&details);
-        clean(&mut details);
-        Ok(details.into())
+        Ok(cleaned(&details).unwrap_or(details))
     }
 
     fn verdict(&self, id: &str, verdict: judges::Verdict, outcomes: &[Outcome]) -> Result<Verdict, CellError> {
@@ -587,23 +584,29 @@ impl Checks {
     }
 }
 
-/// Replaces what is hostile in every text of a value, names of members included. Values that were parsed are not deep.
-fn clean(value: &mut serde_json::Value) {
-    use serde_json::Value;
+/// The value without what is hostile in its texts, names of members included; `None` where nothing is. Values that were
+/// parsed are not deep.
+fn cleaned(value: &Value) -> Option<Value> {
+    let clean = |text: &str| Some(printable(text, usize::MAX)).filter(|shown| shown != text);
     match value {
-        Value::String(text) => {
-            let shown = printable(text, usize::MAX);
-            *text = shown;
+        Value::String(text) => clean(text).map(Value::from),
+        Value::Array(items) => {
+            let changed: Vec<Option<Value>> = items.iter().map(cleaned).collect();
+            changed.iter().any(Option::is_some).then(|| {
+                let all = items.iter().zip(changed).map(|(item, changed)| changed.unwrap_or_else(|| item.clone()));
+                Value::from(all.collect::<Vec<Value>>())
+            })
         }
-        Value::Array(list) => list.iter_mut().for_each(clean),
-        Value::Object(map) => {
-            let members = std::mem::take(map);
-            for (name, mut value) in members {
-                clean(&mut value);
-                map.insert(printable(&name, usize::MAX), value);
-            }
+        Value::Object(members) => {
+            let changed: Vec<_> = members.iter().map(|(name, value)| (clean(name), cleaned(value))).collect();
+            changed.iter().any(|(name, value)| name.is_some() || value.is_some()).then(|| {
+                let all = members.iter().zip(changed).map(|((name, value), (shown, changed))| {
+                    (shown.unwrap_or_else(|| name.to_string()), changed.unwrap_or_else(|| value.clone()))
+                });
+                Value::object(all)
+            })
         }
-        _ => {}
+        Value::Undefined | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
@@ -628,4 +631,20 @@ async fn described<I: Interface, T: Default + Send + 'static>(
     let checked = checked.map_err(|error| LoadError::DescribeFailed { interface: I::NAME, error: error.into() })?;
     let checked = checked.map_err(|message| LoadError::Describe { interface: I::NAME, message })?;
     Ok((checked, Some(receipt)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cleaned;
+    use opcell_types::Value;
+
+    #[test]
+    fn hostile_texts_are_cleaned_wherever_they_are_and_other_values_are_not_copied() {
+        let value = |text: &str| Value::from_json(text).unwrap();
+        let hostile = value(r#"{"a\u001b": [1, {"b": "x\u202ey"}, "plain"], "n": null, "z": 1.5}"#);
+        let shown = cleaned(&hostile).unwrap().to_json();
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']) && !shown.contains("\\u"), "{shown}");
+        assert!(shown.contains(r#""plain""#) && shown.contains(r#""z":1.5"#), "{shown}");
+        assert_eq!(cleaned(&value(r#"{"a": [1, {"b": "xy"}], "n": null}"#)), None);
+    }
 }

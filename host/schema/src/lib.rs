@@ -147,7 +147,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Schema::compile`]; a refusal is kept as well.
-    pub fn shared(value: &Value) -> Result<std::sync::Arc<Self>, String> {
+    pub fn shared(value: &opcell_types::Value) -> Result<std::sync::Arc<Self>, String> {
         shared::get(value, Reading::Strict)
     }
 
@@ -155,7 +155,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Schema::compile_leniently`]; a refusal is kept as well.
-    pub fn shared_leniently(value: &Value) -> Result<std::sync::Arc<Self>, String> {
+    pub fn shared_leniently(value: &opcell_types::Value) -> Result<std::sync::Arc<Self>, String> {
         shared::get(value, Reading::Lenient)
     }
 
@@ -230,6 +230,20 @@ impl Schema {
     /// The first violation, with its place, what was expected and what is there.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         self.violations(value, 1).into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The first violations of a value, no more than `most`; empty when it fits. One sentence says so where the check
+    /// would take more than `steps`. The validator's own tree is built only for a value that does not surely fit.
+    #[must_use]
+    pub fn problems(&self, value: &opcell_types::Value, steps: u64, most: usize) -> Vec<String> {
+        if self.surely_fits(value) {
+            return Vec::new();
+        }
+        let tree = Value::from(value);
+        match self.check_cost(&tree, steps) {
+            Ok(()) => self.violations(&tree, most),
+            Err(too_large) => vec![too_large],
+        }
     }
 
     /// The first violations of a value, no more than this many; empty when it fits.
@@ -521,10 +535,22 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_asked_for_again_is_not_compiled_again() {
-        let value = json!({"type": "integer", "title": "asked for again"});
+        let value = opcell_types::Value::from(json!({"type": "integer", "title": "asked for again"}));
         let first = Schema::shared(&value).unwrap();
         assert!(std::sync::Arc::ptr_eq(&first, &Schema::shared(&value).unwrap()));
-        assert!(Schema::shared(&json!({"type": "nothing"})).is_err());
+        assert!(Schema::shared(&json!({"type": "nothing"}).into()).is_err());
+    }
+
+    #[test]
+    fn the_problems_of_a_value_are_those_of_its_json_within_the_steps() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}, "of": {"pattern": "^a"}}});
+        let schema = Schema::compile(&schema).unwrap();
+        for json in [json!({"n": 1}), json!({"n": 1, "of": "ab"}), json!({"n": "x", "of": "b"}), json!([1])] {
+            let problems = schema.problems(&json.clone().into(), 1_000_000, 5);
+            assert_eq!(problems, schema.violations(&json, 5), "{json}");
+        }
+        let refused = schema.problems(&json!({"n": "x"}).into(), 1, 5);
+        assert!(refused.len() == 1 && refused[0].contains("too long"), "{refused:?}");
     }
 
     #[test]

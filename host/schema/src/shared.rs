@@ -1,7 +1,7 @@
 //! Schemas that are asked for again and again, compiled once in this process.
 
 use crate::{Schema, cost, dialect::Reading};
-use serde_json::Value;
+use opcell_types::Value;
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock, Mutex, PoisonError},
@@ -22,7 +22,7 @@ struct Cache {
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn get(schema: &Value, reading: Reading) -> Compiled {
-    let key = (reading, schema.to_string());
+    let key = (reading, schema.to_json());
     {
         let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
         cache.clock += 1;
@@ -32,9 +32,10 @@ pub(crate) fn get(schema: &Value, reading: Reading) -> Compiled {
             return compiled.clone();
         }
     }
+    let tree = serde_json::Value::from(schema);
     let compiled = match reading {
-        Reading::Strict => Schema::compile(schema),
-        Reading::Lenient => Schema::compile_leniently(schema),
+        Reading::Strict => Schema::compile(&tree),
+        Reading::Lenient => Schema::compile_leniently(&tree),
     };
     let compiled = compiled.map(Arc::new);
     let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -83,7 +83,7 @@ impl ToolTarget {
 /// Why rules for calls of tools cannot be used.
 pub(super) fn problem_of(rules: &ApprovalRules) -> Option<String> {
     let unusable = |schema: &opcell_types::Value| {
-        let problem = opcell_schema::Schema::shared(&serde_json::Value::from(schema)).err()?;
+        let problem = opcell_schema::Schema::shared(schema).err()?;
         Some(format!("the schema cannot be used: {problem}"))
     };
     rules.problem().or_else(|| rules.schemas().find_map(unusable))

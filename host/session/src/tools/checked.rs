@@ -57,7 +57,7 @@ impl CheckedTool {
     pub(super) fn arguments(&self) -> Result<&Arc<Schema>, &String> {
         let compile = || match self.tool.provider() {
             // Its server checks them as well.
-            Provider::Mcp(_) => Schema::shared_leniently(&serde_json::Value::from(&self.tool.description().parameters)),
+            Provider::Mcp(_) => Schema::shared_leniently(&self.tool.description().parameters),
             Provider::Host | Provider::Plugin(_) => compiled(&self.tool.description().parameters),
         };
         self.arguments.get_or_init(compile).as_ref()
@@ -69,7 +69,7 @@ impl CheckedTool {
     }
 
     /// Problems of a call's arguments; none if they match the tool's schema.
-    pub(super) fn problems(&self, arguments: &serde_json::Value) -> Vec<String> {
+    pub(super) fn problems(&self, arguments: &Value) -> Vec<String> {
         match self.arguments() {
             Ok(schema) => problems(schema, arguments),
             Err(message) => vec![message.clone()],
@@ -104,7 +104,7 @@ impl Tool for CheckedTool {
     }
 
     async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
-        let problems = self.problems(&serde_json::Value::from(&input.arguments));
+        let problems = self.problems(&input.arguments);
         if !problems.is_empty() {
             return Err(mismatch(&self.description().name, &problems));
         }
@@ -116,15 +116,12 @@ impl Tool for CheckedTool {
 
 /// A schema that someone else wrote, compiled once.
 pub(super) fn compiled(schema: &Value) -> Result<Arc<Schema>, String> {
-    Schema::shared(&serde_json::Value::from(schema))
+    Schema::shared(schema)
 }
 
 /// The first of what is wrong with arguments.
-pub(super) fn problems(schema: &Schema, arguments: &serde_json::Value) -> Vec<String> {
-    match schema.check_cost(arguments, MAX_STEPS) {
-        Ok(()) => schema.violations(arguments, PROBLEMS),
-        Err(too_large) => vec![too_large],
-    }
+pub(super) fn problems(schema: &Schema, arguments: &Value) -> Vec<String> {
+    schema.problems(arguments, MAX_STEPS, PROBLEMS)
 }
 
 /// Refuses arguments that do not match a tool's schema, and says where.
@@ -132,7 +129,7 @@ pub(super) fn problems(schema: &Schema, arguments: &serde_json::Value) -> Vec<St
 /// # Errors
 /// `invalid-arguments`.
 pub fn check_arguments(name: &str, schema: &Schema, arguments: &Value) -> Result<(), Failure> {
-    match problems(schema, &serde_json::Value::from(arguments)) {
+    match problems(schema, arguments) {
         none if none.is_empty() => Ok(()),
         problems => Err(mismatch(name, &problems)),
     }

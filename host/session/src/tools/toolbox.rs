@@ -185,17 +185,17 @@ impl Toolbox {
         if let Some(why) = call.request.not_an_object() {
             return Err(failure("invalid-arguments", format!("the arguments of `{name}` cannot be used: {why}")));
         }
-        let arguments = serde_json::Value::from(&call.request.arguments);
+        let arguments = &call.request.arguments;
         let mut wrong = match is_agent(call) {
             true => {
                 let schema = compiled(&agent::parameters()).map_err(|error| failure("invalid-shape", error))?;
-                problems(&schema, &arguments)
+                problems(&schema, arguments)
             }
-            false => checked.problems(&arguments),
+            false => checked.problems(arguments),
         };
         if let Some(shape) = call.session.settings.tool_shapes.get(name).filter(|_| wrong.is_empty()) {
             let schema = compiled(&shape.parameters).map_err(|error| failure("invalid-shape", error))?;
-            wrong = problems(&schema, &arguments);
+            wrong = problems(&schema, arguments);
         }
         if wrong.is_empty() { Ok(checked.tool()) } else { Err(mismatch(name, &wrong)) }
     }

@@ -156,7 +156,7 @@ fn approve(node: &Node, place: &Place, report: &mut Report) -> Option<ApprovalRu
 }
 
 fn unusable(schema: &opcell_types::Value) -> Option<String> {
-    let problem = opcell_schema::Schema::shared(&serde_json::Value::from(schema)).err()?;
+    let problem = opcell_schema::Schema::shared(schema).err()?;
     Some(format!("the schema cannot be used: {problem}"))
 }
 
