@@ -86,8 +86,8 @@ pub(crate) fn missing(workflow: &Workflow, input: &Value) -> Option<Diagnostic> 
         missing.into_iter().partition(|name| !name.is_empty() && *name != "else" && is_name(name));
     let mut help: Vec<String> = Vec::new();
     if !names.is_empty() {
-        let flags: Vec<String> = names.iter().map(|name| format!("--input {name}=VALUE")).collect();
-        help.push(format!("give them when the run starts: {}", flags.join(" ")));
+        let names = names.into_iter().map(str::to_owned).collect();
+        help.push(format!("give them when the run starts: {}", FollowUp::GiveInputs(names)));
     }
     if !blocks.is_empty() {
         let tokens: Vec<String> = blocks.iter().map(|block| format!("{{{{{block}}}}}")).collect();

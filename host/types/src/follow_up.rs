@@ -66,6 +66,8 @@ pub enum FollowUp {
     NameComponent,
     /// Choose this prompt of a pack.
     ChoosePrompt(String),
+    /// Give inputs of these names when a run starts.
+    GiveInputs(Vec<String>),
     /// The project runs with a lock that must not change.
     Frozen,
     /// Read all findings.
@@ -112,6 +114,7 @@ impl fmt::Display for FollowUp {
             Self::NameJournal => f.write_str("as the program's own journal"),
             Self::NameComponent => f.write_str("name its component"),
             Self::ChoosePrompt(name) => write!(f, "`{name}`"),
+            Self::GiveInputs(names) => write!(f, "`{}`", names.join("`, `")),
             Self::Frozen => f.write_str("the lock must not change"),
             Self::AllFindings => f.write_str("`Rejected::diagnostics`"),
             Self::Allow(remedy) => remedy.fmt(f),

@@ -38,6 +38,10 @@ fn words(follow_up: &FollowUp) -> String {
         FollowUp::NameJournal => "`--journal=PATH`".to_owned(),
         FollowUp::NameComponent => "name its component: `--plugin FILE.wasm`".to_owned(),
         FollowUp::ChoosePrompt(name) => format!("`--prompt {name}`"),
+        FollowUp::GiveInputs(names) => {
+            let options: Vec<String> = names.iter().map(|name| format!("--input {name}=VALUE")).collect();
+            format!("`{}`", options.join(" "))
+        }
         FollowUp::Frozen => "this command runs `--locked`".to_owned(),
         FollowUp::AllFindings => "`--json`".to_owned(),
         FollowUp::Allow(denied) => remedy::render(denied).unwrap_or_default(),
@@ -53,6 +57,8 @@ mod tests {
     fn a_follow_up_is_a_command_as_a_person_types_it() {
         assert_eq!(words(&FollowUp::DiffPlugin(None)), "`opcell plugin diff`");
         assert_eq!(words(&FollowUp::DiffPlugin(Some("repo".to_owned()))), "`opcell plugin diff repo`");
+        let names = vec!["text".to_owned(), "tone".to_owned()];
+        assert_eq!(words(&FollowUp::GiveInputs(names)), "`--input text=VALUE --input tone=VALUE`");
         assert_eq!(words(&FollowUp::Allow(Box::new(Remedy::Nothing))), "");
     }
 }
