@@ -250,8 +250,10 @@ impl Catalog {
     /// Enters an operation under the name of its plugin.
     fn rename(&mut self, mut entry: Entry, at: usize) -> Result<(), Box<Diagnostic>> {
         let (interface, function) = entry.own.as_str().split_once('/').unwrap_or_default();
-        let short = format!("{}/{function}", entry.plugin).to_ascii_lowercase().parse::<OperationId>();
-        let long = format!("{}/{interface}-{function}", entry.plugin).to_ascii_lowercase().parse::<OperationId>();
+        // A plugin's name may have capitals, `_` and `.`, and an operation's id may not.
+        let space = entry.plugin.to_ascii_lowercase().replace(['_', '.'], "-");
+        let short = format!("{space}/{function}").parse::<OperationId>();
+        let long = format!("{space}/{interface}-{function}").parse::<OperationId>();
         let free = [short, long].into_iter().flatten().find(|id| !self.entries.contains_key(id));
         if let Some(free) = free {
             entry.id = free;

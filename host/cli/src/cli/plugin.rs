@@ -186,7 +186,7 @@ impl Component {
         })
     }
 
-    /// Of bytes that come from `path`.
+    /// Reads a component from bytes that come from `path`.
     fn from_bytes(path: &Path, bytes: Vec<u8>, exports: &Exports) -> Result<Self, Rejected> {
         let surface = match exports {
             Exports::Contract => opcell_sandbox::inspect::inspect(&bytes),
@@ -212,7 +212,7 @@ impl Component {
 
     /// The name in the project, else that in its manifest, else that of its file.
     fn name(&self) -> String {
-        let stem = || self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = || Some(name_of_file(&self.path)).filter(|stem| !stem.is_empty());
         self.named
             .clone()
             .or_else(|| self.surface.manifest.name.clone())
@@ -257,6 +257,12 @@ fn sandbox() -> anyhow::Result<Sandbox> {
     let mut config = SandboxConfig::new(CompileMode::find()?);
     config.cache = Places::of_user().compiled();
     Ok(Sandbox::new(config)?)
+}
+
+/// The name of a component by its file: `geo` of `geo.wasm`, and of `geo.component.wasm`, which is built of a core module.
+fn name_of_file(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.strip_suffix(".component").unwrap_or(&stem).to_owned()
 }
 
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a PluginConfig, Rejected> {

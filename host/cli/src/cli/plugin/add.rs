@@ -1,7 +1,7 @@
 //! `opcell plugin add`.
 
 use super::{
-    Component, Exit, Failure, Global, Terminal, change,
+    Component, Exit, Failure, Global, Terminal, change, name_of_file,
     registry::{self, Expected},
     sandbox, update,
 };
@@ -170,8 +170,7 @@ fn of_file(config: &Config, file: &Path, args: &AddArgs) -> Result<Added, Failur
     }
     let path = Path::new(&args.reference);
     let component = Component::read_as(path, &args.exports())?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let name = args.name.clone().unwrap_or(stem);
+    let name = args.name.clone().unwrap_or_else(|| name_of_file(path));
     check_name(config, &name)?;
     let component = component.with_name(&name);
     // As the project file names things: from its own folder where the file is below it.
