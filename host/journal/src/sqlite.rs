@@ -193,6 +193,18 @@ fn row_before(connection: &Connection, run: &RunId) -> Result<i64, JournalError>
     row.ok_or_else(|| JournalError::UnknownRun(run.clone()))
 }
 
+/// Checks that the file that was opened is the one at its path.
+fn check_in_place(file: &(PathBuf, Option<(u64, u64)>)) -> Result<(), JournalError> {
+    let (path, opened) = file;
+    if identity(path) == *opened {
+        return Ok(());
+    }
+    let cause = Arc::new(std::io::Error::other(
+        "the file was removed or replaced; what is written now is lost: stop this process, and put the file back",
+    ));
+    Err(JournalError::Unreachable { place: path.display().to_string(), cause })
+}
+
 /// Cuts what is broken after the last intact record, if allowed, and returns what was cut.
 fn mend(
     connection: &Connection,
@@ -222,13 +234,7 @@ impl Journal for SqliteJournal {
     }
 
     async fn probe(&self) -> Result<(), JournalError> {
-        let (path, opened) = &*self.file;
-        if identity(path) != *opened {
-            let cause = Arc::new(std::io::Error::other(
-                "the file was removed or replaced; what is written now is lost: stop this process, and put the file back",
-            ));
-            return Err(JournalError::Unreachable { place: path.display().to_string(), cause });
-        }
+        check_in_place(&self.file)?;
         let probe = format!("PRAGMA user_version = {}", schema::SCHEMA);
         self.writer.write(move |connection| connection.execute_batch(&probe).map_err(storage)).await
     }
@@ -245,9 +251,12 @@ impl Journal for SqliteJournal {
         fit(&new.run, 0, &new.records)?;
         let owner = self.owner.clone();
         let (run, ended) = (new.run.clone(), new.state.ended);
+        let file = self.file.clone();
         let row = self
             .writer
             .write(move |connection| {
+                // Runs in progress end in the file in which they began; a new one would be lost with it.
+                check_in_place(&file)?;
                 let owner = (!new.state.ended).then(|| owner.name());
                 let last = new.records.last();
                 let values = params![

@@ -576,6 +576,20 @@ fn a_store_of_another_schema_is_refused_with_what_to_do_and_not_touched() {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn no_run_begins_in_a_file_that_was_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, away) = (directory.path().join("runs.db"), directory.path().join("away.db"));
+    let journal = SqliteJournal::open(&path).unwrap();
+    std::fs::rename(&path, &away).unwrap();
+    let refused = journal.create(NewRun::empty(&"r".into(), "w", 0)).await.unwrap_err();
+    assert!(matches!(refused, JournalError::Unreachable { .. }), "{refused}");
+    assert!(refused.to_string().contains("removed or replaced"), "{refused}");
+    std::fs::rename(&away, &path).unwrap();
+    journal.create(NewRun::empty(&"r".into(), "w", 0)).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_copy_is_one_regular_file() {
     let directory = tempfile::tempdir().unwrap();
