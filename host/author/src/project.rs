@@ -214,19 +214,23 @@ impl Reader<'_> {
 
     /// The value of a limit. A text must be a quantity of the limit's unit; its range is the host's to know.
     fn limit(&self, key: &str, item: &Item) -> Result<Value, AuthorError> {
-        let (is_quantity, expected): (fn(&str) -> bool, _) = if key == "memory" || key.ends_with("-bytes") {
-            (|text| text.parse::<ByteSize>().is_ok(), ByteSize::EXPECTED)
+        let (problem, expected): (fn(&str) -> Option<String>, _) = if key == "memory" || key.ends_with("-bytes") {
+            (|text| text.parse::<ByteSize>().err().map(|error| error.to_string()), ByteSize::EXPECTED)
         } else if key.ends_with("-time") {
-            (|text| text.parse::<Milliseconds>().is_ok(), Milliseconds::EXPECTED)
+            (|text| text.parse::<Milliseconds>().err().map(|error| error.to_string()), Milliseconds::EXPECTED)
         } else {
-            (|text| text.trim().replace('_', "").parse::<u64>().is_ok(), "a whole number")
+            let count = |text: &str| {
+                let is_count = text.trim().replace('_', "").parse::<u64>().is_ok();
+                (!is_count).then(|| format!("`{}` is not a whole number", one_line(text, 100)))
+            };
+            (count, "a whole number")
         };
         match item {
-            Item::Value(Toml::String(text)) if is_quantity(text.value()) => Ok(json!(text.value())),
+            Item::Value(Toml::String(text)) => match problem(text.value()) {
+                None => Ok(json!(text.value())),
+                Some(problem) => Err(self.error(item.span(), format!("`{key}`: {problem}"))),
+            },
             Item::Value(Toml::Integer(number)) => Ok(json!(number.value())),
-            Item::Value(Toml::String(text)) => {
-                Err(self.error(item.span(), format!("`{key}`: `{}` is not {expected}", one_line(text.value(), 100))))
-            }
             _ => Err(self.error(item.span(), format!("`{key}`: expected a number or {expected}"))),
         }
     }

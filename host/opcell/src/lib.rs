@@ -100,6 +100,7 @@ pub mod published;
 pub mod replay;
 mod required_inputs;
 pub mod run;
+mod similar;
 mod tenants;
 mod tool_fn;
 mod versions;

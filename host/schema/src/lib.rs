@@ -15,6 +15,7 @@ mod dialect;
 mod graph;
 mod integers;
 pub mod json;
+mod keywords;
 mod patterns;
 mod plain;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use cost::Cost;
 use dialect::{Reading, Translated};
 use integers::Integers;
 use jsonschema::{Draft, PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
+pub use keywords::MisspeltKeyword;
 use opcell_types::{
     suggest::hint,
     text::{one_line, printable},

@@ -5,12 +5,31 @@ use std::{fmt, str::FromStr, time::Duration};
 
 /// A text that is not a quantity of the wanted unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not {expected}", crate::text::one_line(.text, 100))]
+#[error("`{}` is not {expected}{}", crate::text::one_line(.text, 100), meant.as_deref().unwrap_or_default())]
 pub struct InvalidQuantity {
     text: String,
     /// The form of a valid text.
     pub expected: &'static str,
+    /// The end of the message, if the unit is a known one in another spelling.
+    meant: Option<String>,
 }
+
+/// Other spellings of units, in lower case, and how many of which unit each is.
+const SPELLINGS: [(&[&str], u64, &str); 13] = [
+    (&["b", "byte", "bytes"], 1, "B"),
+    (&["k", "kb", "kilobyte", "kilobytes"], 1, "kB"),
+    (&["m", "mb", "megabyte", "megabytes"], 1, "MB"),
+    (&["g", "gb", "gigabyte", "gigabytes"], 1, "GB"),
+    (&["ki", "kib"], 1, "KiB"),
+    (&["mi", "mib"], 1, "MiB"),
+    (&["gi", "gib"], 1, "GiB"),
+    (&["ms", "msec", "millis", "millisecond", "milliseconds"], 1, "ms"),
+    (&["s", "sec", "secs", "second", "seconds"], 1, "s"),
+    (&["m", "min", "mins", "minute", "minutes"], 1, "min"),
+    (&["h", "hr", "hrs", "hour", "hours"], 1, "h"),
+    (&["d", "day", "days"], 24, "h"),
+    (&["w", "week", "weeks"], 168, "h"),
+];
 
 /// The number before the unit, and the unit.
 fn split(text: &str) -> Option<(u64, &str)> {
@@ -47,13 +66,23 @@ macro_rules! quantity {
             type Err = InvalidQuantity;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let wrong = || InvalidQuantity { text: text.to_owned(), expected: Self::EXPECTED };
-                let (number, unit) = split(text).ok_or_else(wrong)?;
-                let factor: u64 = match unit {
-                    $($unit => $factor,)+
-                    _ => return Err(wrong()),
+                let factor = |unit: &str| -> Option<u64> {
+                    Some(match unit {
+                        $($unit => $factor,)+
+                        _ => return None,
+                    })
                 };
-                number.checked_mul(factor).map(Self).ok_or_else(wrong)
+                let wrong = |meant| InvalidQuantity { text: text.to_owned(), expected: Self::EXPECTED, meant };
+                let (number, unit) = split(text).ok_or_else(|| wrong(None))?;
+                let Some(factor) = factor(unit) else {
+                    let spelling = unit.to_lowercase();
+                    let known = SPELLINGS.iter().filter(|(_, _, unit)| factor(unit).is_some());
+                    let meant = known.filter(|(spellings, ..)| spellings.contains(&&*spelling)).find_map(
+                        |(_, times, unit)| Some(format!("; did you mean `{} {unit}`?", number.checked_mul(*times)?)),
+                    );
+                    return Err(wrong(meant));
+                };
+                number.checked_mul(factor).map(Self).ok_or_else(|| wrong(None))
             }
         }
 
@@ -126,6 +155,16 @@ mod tests {
     fn what_is_not_a_quantity_is_refused_with_what_would_be_one() {
         let error = "12 potatoes".parse::<ByteSize>().unwrap_err().to_string();
         assert_eq!(error, "`12 potatoes` is not a size such as `4096`, `64 KiB` or `64 MB`");
+        let message = |error: super::InvalidQuantity| error.to_string();
+        let size = |text: &str| message(text.parse::<ByteSize>().unwrap_err());
+        assert!(size("64 mib").ends_with("; did you mean `64 MiB`?"), "{}", size("64 mib"));
+        assert!(size("64 M").ends_with("; did you mean `64 MB`?"), "{}", size("64 M"));
+        assert!(size("5 s").ends_with("`64 MB`"), "{}", size("5 s"));
+        let time = |text: &str| message(text.parse::<Milliseconds>().unwrap_err());
+        assert!(time("3 Secs").ends_with("; did you mean `3 s`?"), "{}", time("3 Secs"));
+        assert!(time("2 days").ends_with("; did you mean `48 h`?"), "{}", time("2 days"));
+        assert!(time("99999999999999999999 days").ends_with("`2 min`"));
+        assert!(time("9999999999999999999 days").ends_with("`2 min`"));
         assert!("99999999999 GiB".parse::<ByteSize>().is_err());
         assert!("1 MiB".parse::<Milliseconds>().is_err());
     }

@@ -72,11 +72,24 @@ pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
     best
 }
 
-/// Returns the similarity of two words. A slip of one letter is nearest: of short words, the similarity says little.
+/// Returns the similarity of two words. The same word in another case is nearest, then a slip of one letter: of short
+/// words, the similarity says little.
 fn nearness(word: &str, candidate: &str) -> f64 {
+    if word.eq_ignore_ascii_case(candidate) {
+        return 3.0;
+    }
     let similarity = strsim::jaro_winkler(word, candidate);
     let is_short = word.len().min(candidate.len()) < MIN_SLIP_BYTES;
     if is_short || strsim::osa_distance(word, candidate) > 1 { similarity } else { 1.0 + similarity }
+}
+
+/// The candidate that is one slip of a letter away from a word: for words that need not be one of the candidates.
+#[must_use]
+pub fn slip_of<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() < MIN_SLIP_BYTES || word.len() > MAX_WORD_BYTES {
+        return None;
+    }
+    candidates.into_iter().take(MAX_CANDIDATES).find(|candidate| strsim::osa_distance(word, candidate) == 1)
 }
 
 /// The end of a message about a misspelt word: `` ; did you mean `x`? ``, or nothing.
@@ -100,9 +113,14 @@ pub fn reader_message(message: &str) -> String {
         ("missing field `", "missing key `"),
         ("duplicate field `", "duplicate key `"),
         ("unknown variant `", "unknown value `"),
+        ("expected sequence start", "expected a list"),
+        ("expected mapping start", "expected keys with values"),
+        ("expected string scalar", "expected a text"),
+        ("invalid boolean (strict mode expects true/false)", "expected `true` or `false`"),
     ] {
         told = told.replacen(of_reader, of_author, 1);
     }
+    let told = in_words_of_authors(&told);
     let near = || {
         let start = ["unknown key `", "unknown value `"].into_iter().find(|start| told.contains(start))?;
         let (word, known) = told.split_once(start)?.1.split_once('`')?;
@@ -111,6 +129,33 @@ pub fn reader_message(message: &str) -> String {
     };
     let near = near().unwrap_or_default();
     told + &near
+}
+
+/// A message of serde without the names of Rust's numbers.
+#[must_use]
+pub fn in_words_of_authors(message: &str) -> String {
+    const NUMBERS: [(&str, &str); 12] = [
+        ("u8", "a whole number"),
+        ("u16", "a whole number"),
+        ("u32", "a whole number"),
+        ("u64", "a whole number"),
+        ("usize", "a whole number"),
+        ("i8", "an integer"),
+        ("i16", "an integer"),
+        ("i32", "an integer"),
+        ("i64", "an integer"),
+        ("isize", "an integer"),
+        ("f32", "a number"),
+        ("f64", "a number"),
+    ];
+    for (of_rust, words) in NUMBERS {
+        for before in ["expected ", "invalid "] {
+            if let Some(problem) = message.strip_suffix(of_rust).and_then(|rest| rest.strip_suffix(before)) {
+                return format!("{problem}expected {words}");
+            }
+        }
+    }
+    message.to_owned()
 }
 
 #[cfg(test)]
@@ -125,8 +170,11 @@ mod tests {
         assert_eq!(did_you_mean("dta", ["data", "summary", "details"]), Some("data"));
         assert_eq!(did_you_mean("aks", ["fail", "ask"]), Some("ask"));
         assert_eq!(did_you_mean("ab", ["ax", "b"]), None);
+        assert_eq!(did_you_mean("C", ["rust", "c"]), Some("c"));
         assert_eq!(hint("memroy", ["memory"]), "; did you mean `memory`?");
         assert_eq!(hint("zebra", ["memory"]), "");
+        assert_eq!(slip_of("reqiured", ["type", "required"]), Some("required"));
+        assert_eq!((slip_of("required", ["required"]), slip_of("requires-all", ["required"])), (None, None));
     }
 
     #[test]
@@ -169,6 +217,9 @@ mod tests {
                 "line 1 column 9: unknown value `anny`, expected `strict` or `any`; did you mean `any`?",
             ),
             ("missing field `name` at line 3 column 5", "line 3 column 5: missing key `name`"),
+            ("error: line 8 column 3: expected sequence start", "line 8 column 3: expected a list"),
+            ("error: line 1 column 2: invalid u64", "line 1 column 2: expected a whole number"),
+            ("invalid type: string \"x\", expected i64", "invalid type: string \"x\", expected an integer"),
             ("unknown field `xyz`, there are no fields", "unknown key `xyz`, there are no fields"),
             ("", ""),
         ] {

@@ -250,12 +250,25 @@ fn one(path: PathBuf) -> Result<CaseFile, CaseError> {
     Ok(CaseFile { name, path, case })
 }
 
+/// Keys of `expect`, which are easily written beside it.
+const OF_EXPECT: [&str; 9] =
+    ["data", "summary", "details", "outcome", "rationale", "failure", "denials", "log", "at-most"];
+
+/// A message about an unknown key, with the place where it is known.
+fn with_place(message: String) -> String {
+    let key = message.split_once("unknown key `").and_then(|(_, rest)| rest.split('`').next());
+    match key {
+        Some(key) if OF_EXPECT.contains(&key) => format!("{message}; `{key}` is a key of `expect`"),
+        _ => message,
+    }
+}
+
 /// Reads a case.
 ///
 /// # Errors
 /// What is wrong with it, and where.
 pub fn parse(text: &str) -> Result<Case, String> {
-    let case: Case = serde_saphyr::from_str(text).map_err(|error| reader_message(&error.to_string()))?;
+    let case: Case = serde_saphyr::from_str(text).map_err(|error| with_place(reader_message(&error.to_string())))?;
     match (&case.operation, &case.judge) {
         (Some(_), Some(_)) => return Err("it has `operation` and `judge`; a case calls one of them".to_owned()),
         (None, None) => return Err("`operation` or `judge` is missing: it says what is called".to_owned()),
@@ -292,6 +305,9 @@ mod tests {
             ("operation: a/b\nexpect: { outcome: x }\n", "are for judges"),
             ("judge: a/b\nexpect: { data: 1 }\n", "are for operations"),
             ("operation: a/b\nexpct: {}\n", "did you mean `expect`?"),
+            ("operation: a/b\nat-most: { ticks: 5 }\nexpect: {}\n", "`at-most` is a key of `expect`"),
+            ("operation: a/b\ndata: 1\nexpect: {}\n", "`data` is a key of `expect`"),
+            ("operation: a/b\ntools: { t: 1 }\nexpect: {}\n", "expected a list"),
             ("operation: a/b\nexpect: { summry: x }\n", "did you mean `summary`?"),
             ("operation: a/b\nlimits: { memry: 1 }\nexpect: {}\n", "did you mean `memory`?"),
             ("operation: a/b\ntools: [{ name: t }]\nexpect: {}\n", "needs one of: returns, fails, denied"),

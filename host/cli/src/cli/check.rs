@@ -4,13 +4,14 @@ use super::{Exit, Failure, Global, Terminal, units::counted};
 use clap::Args;
 use indicatif::ProgressBar;
 use opcell::{
-    config::Config,
+    config::{Config, tools::ToolTarget},
     document::{self, Document},
     host::Host,
     library::defined_twice,
     places::real,
     report,
     run::Workflow,
+    triggers::TriggerAction,
 };
 use opcell_ir::{Diagnostic, Severity, ir::Form};
 use opcell_workflow::document::Language;
@@ -48,9 +49,10 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         }
     }
     let (mut folders, mut of_project, mut script) = (Vec::new(), Vec::new(), None);
-    let mut others = String::new();
+    let (mut others, mut loose) = (String::new(), Vec::new());
     if args.files.is_empty() {
         let config = global.config()?;
+        loose = host.as_ref().map(|host| loose_ends(&config, host)).unwrap_or_default();
         others = parts_beside_workflows(&config, host.as_ref());
         script = config.sessions.script.as_deref().map(real);
         folders = config.workflows.clone();
@@ -72,6 +74,15 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
     // Documents that are named are judged by themselves: one that uses such a plugin has a finding of its own.
     let unusable = host.as_ref().map(unusable_plugins).unwrap_or_default();
     let mut all_good = unusable.is_empty() || !args.files.is_empty();
+    for finding in &loose {
+        let is_error = finding.diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+        all_good &= !(is_error || args.strict);
+        match (terminal.json, is_error) {
+            (true, _) => {}
+            (false, true) => terminal.rejected(finding),
+            (false, false) => terminal.warning(finding),
+        }
+    }
     for found in files {
         let (file, name) = (&found.file, found.file.display().to_string());
         let (document, rejected) = match found.read() {
@@ -124,9 +135,40 @@ pub async fn check(global: &Global, args: &CheckArgs, terminal: &Terminal) -> Re
         if let (false, Some(report)) = (unusable.is_empty(), report.as_object_mut()) {
             report.insert("plugins".to_owned(), unusable.into());
         }
+        if let (false, Some(report)) = (loose.is_empty(), report.as_object_mut()) {
+            let findings: Vec<serde_json::Value> = loose.iter().flat_map(report::Rejected::to_json).collect();
+            report.insert("project".to_owned(), findings.into());
+        }
         terminal.json(&report)?;
     }
     Ok(if all_good { Exit::Done } else { Exit::InputWrong })
+}
+
+/// Names of the project file that lead nowhere, although no document uses them yet: operations of tools, and workflows of
+/// triggers.
+fn loose_ends(config: &Config, host: &Host) -> Vec<report::Rejected> {
+    let helped = |finding: Diagnostic, found: report::Rejected| {
+        report::Rejected::plain(match found.diagnostics.into_iter().next().and_then(|found| found.help) {
+            Some(help) => finding.help(help),
+            None => finding,
+        })
+    };
+    let tools = config.tools.iter().filter_map(|(tool, target)| {
+        let ToolTarget::Operation(target) = target else { return None };
+        let found = host.catalog().find(target).err().filter(|_| !host.catalog().knows_name(tool))?;
+        let message = format!("the tool `{tool}` is bound to `{target}`, and no plugin of the project offers that");
+        Some(helped(Diagnostic::warning("unknown-operation", message), found))
+    });
+    let triggers = config.triggers.iter().filter_map(|trigger| {
+        let TriggerAction::Start { workflow } = &trigger.action else { return None };
+        let found = host.library().open(workflow).err()?;
+        // One that is wrong has findings of its own.
+        found.diagnostics.iter().find(|finding| finding.code == "unknown-workflow")?;
+        let message = format!("the trigger `{}` starts the workflow `{workflow}`, which is not there", trigger.name);
+        // A server does not start with it.
+        Some(helped(Diagnostic::error("unknown-workflow", message), found))
+    });
+    tools.chain(triggers).collect()
 }
 
 /// The plugins and skills of a project, counted; empty where there are none.

@@ -120,6 +120,9 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     }
     let (given, say) = chat::first_said(&workflow, given, args.say.clone());
     show_warnings(&workflow, terminal);
+    if let Some(misspelt) = skill::misspelt_inputs(&workflow, &given) {
+        terminal.note(&misspelt);
+    }
     if let Some(missing) = skill::missing_inputs(&workflow, &given) {
         terminal.note(&missing);
     }

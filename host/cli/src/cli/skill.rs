@@ -13,15 +13,20 @@ use opcell_engine::{
 };
 use opcell_ir::{
     Diagnostic,
+    diagnostic::did_you_mean,
     ir::{Form, Input},
 };
 use opcell_types::{
     Value,
+    text::one_line,
     value::{Map, NumberKind, is_rounded_integer, rounded_message},
 };
 use opcell_workflow::workflowskill::run_log::{Projection, RunLog};
 use opcell_workflow::{document::Language, workflowskill};
 use std::{path::Path, sync::Arc};
+
+/// Bytes of an input's name in a warning.
+const SHOWN_NAME: usize = 100;
 
 /// Returns the input of a run: `--input` pairs by the types that the workflow declares, and over them `--json-input`.
 pub fn run_input(workflow: &Workflow, parts: &[String], json: Option<&str>) -> Result<Value, Rejected> {
@@ -122,6 +127,20 @@ fn read_as(declared: &Input, text: &str) -> Option<Value> {
         _ => false,
     };
     fits.then_some(value)
+}
+
+/// Inputs that are given under a name that is not declared, and close to one that is declared and not given.
+pub fn misspelt_inputs(workflow: &Workflow, given: &Value) -> Option<String> {
+    let declared = &workflow.ir().inputs;
+    let unused = || declared.keys().map(AsRef::as_ref).filter(|name| given.get(name).is_none());
+    let entries = given.as_object().into_iter().flat_map(|entries| entries.keys());
+    let unknown = entries.filter(|name| !declared.contains_key(&***name));
+    let misspelt = unknown.filter_map(|name| {
+        let meant = did_you_mean(name, unused())?;
+        Some(format!("`{}` is not declared, did you mean `{meant}`?", one_line(name, SHOWN_NAME)))
+    });
+    let misspelt: Vec<String> = misspelt.collect();
+    (!misspelt.is_empty()).then(|| format!("warning: of the inputs, {}", misspelt.join(" ")))
 }
 
 /// Inputs that are declared, have no default and are not given: the language then takes them as undefined.

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     http::{Credential, HttpRule, OriginPattern, SecretSource},
     report::Rejected,
+    similar::similar_path,
 };
 use indexmap::IndexMap;
 use opcell_ir::{Diagnostic, SourceFile, Span, ir::Session};
@@ -137,13 +138,24 @@ impl Checker<'_> {
         paths.iter().filter_map(|path| self.directory(path, what)).collect()
     }
 
+    /// The path that was probably meant by one that leads nowhere, or the place where relative ones start.
+    fn path_help(&self, path: &Path) -> String {
+        match similar_path(path) {
+            Some(meant) => {
+                let meant = meant.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(meant);
+                format!("did you mean `{}`? Relative paths start at {}", meant.display(), self.root.display())
+            }
+            None => format!("relative paths start at {}", self.root.display()),
+        }
+    }
+
     pub(super) fn directory(&mut self, path: &Spanned<String>, what: &str) -> Option<PathBuf> {
         let full = self.root.join(path.get_ref());
         if full.is_dir() {
             return Some(full);
         }
         let problem = if full.exists() { "is not a directory" } else { "does not exist" };
-        let help = format!("relative paths start at {}", self.root.display());
+        let help = self.path_help(&full);
         self.error("path-not-found", span_of(path), format!("the {what} `{}` {problem}", path.get_ref()), Some(help));
         None
     }

@@ -5,6 +5,7 @@
 
 use opcell_sandbox::limits::{LimitSpec, TABLE};
 use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
 
 mod sessions;
 
@@ -356,9 +357,39 @@ fn table(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }
 
+/// The most tables that a misplaced key is looked up in.
+const MAX_TABLES: usize = 500;
+
+/// Returns the tables that have a key of this name, such as `[plugins.NAME.limits]`.
+pub(super) fn tables_with(key: &str) -> Vec<String> {
+    let schema = schema();
+    let mut pending = VecDeque::from([(String::new(), &schema)]);
+    let mut found: Vec<String> = Vec::new();
+    for _ in 0..MAX_TABLES {
+        let Some((path, node)) = pending.pop_front() else { break };
+        let node = match node["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
+            Some(pointer) => schema.pointer(pointer).unwrap_or(node),
+            None => node,
+        };
+        let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        if let Some(properties) = node["properties"].as_object() {
+            if properties.contains_key(key) && !path.is_empty() {
+                found.push(format!("[{path}]"));
+            }
+            pending.extend(properties.iter().map(|(name, value)| (below(name), value)));
+        }
+        if node["additionalProperties"].is_object() {
+            pending.push_back((below("NAME"), &node["additionalProperties"]));
+        }
+        pending.extend(node["anyOf"].as_array().into_iter().flatten().map(|form| (path.clone(), form)));
+        pending.extend(node["oneOf"].as_array().into_iter().flatten().map(|form| (path.clone(), form)));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
-    use super::schema;
+    use super::{schema, tables_with};
     use opcell_ir::SourceFile;
     use std::{collections::BTreeSet, sync::Arc};
 
@@ -370,6 +401,15 @@ mod tests {
         let said = format!("{} {}", finding.message, finding.help.clone().unwrap_or_default());
         assert!(said.contains("no-such-key"), "{said}");
         said.split('`').skip(1).step_by(2).filter(|word| *word != "no-such-key").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_key_is_found_in_the_tables_that_have_it() {
+        let memory = tables_with("memory");
+        assert_eq!(memory.first().map(String::as_str), Some("[limits]"));
+        assert!(memory.contains(&"[plugins.NAME.limits]".to_owned()), "{memory:?}");
+        assert!(tables_with("globs").contains(&"[plugins.NAME.grants.files.NAME]".to_owned()));
+        assert_eq!(tables_with("nothing-of-this"), [""; 0]);
     }
 
     #[test]

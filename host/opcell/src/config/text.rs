@@ -1,5 +1,6 @@
 //! The project file as it is written: its keys, each value with its place.
 
+use super::schema;
 use crate::{
     config::OnDenied,
     report::Rejected,
@@ -12,13 +13,19 @@ use opcell_ir::{
     ir::{ApprovalRules, Session},
 };
 use opcell_session::{models::ModelsConfig, sessions::MissingTools};
-use opcell_types::Value;
+use opcell_types::{Value, suggest::in_words_of_authors, text::one_line};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_spanned::Spanned;
 use std::{fmt, sync::Arc};
+
+/// Tables that are named for a misplaced key.
+const SHOWN_TABLES: usize = 3;
+
+/// Bytes of the author's text that a help repeats.
+const SHOWN_BYTES: usize = 60;
 
 /// `opcell.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -594,7 +601,10 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
             .replace("unknown field", "unknown key")
             .replace("unknown variant", "unknown value")
             .replace("a sequence", "a list")
-            .replace("a map", "a table");
+            .replace("type: sequence", "type: list")
+            .replace("a map", "a table")
+            .replace("type: map", "type: table");
+        let message = in_words_of_authors(&message);
         let is_key = message.starts_with("unknown key");
         let unknown = is_key || message.starts_with("unknown value");
         let code = if is_key { "unknown-key" } else { "project-file-invalid" };
@@ -602,8 +612,37 @@ pub fn parse(source: &Arc<SourceFile>) -> Result<ProjectText, Rejected> {
             Diagnostic::error(code, message.clone()).at(error.span().map(|span| Span::new(span.start, span.end)));
         if unknown && let Some(meant) = meant(&message) {
             diagnostic = diagnostic.help(format!("did you mean `{meant}`?"));
+        } else if is_key && let Some(places) = elsewhere(&message, source.text(), error.span()) {
+            diagnostic = diagnostic.help(places);
+        } else if let Some(help) = other_form(&message, source.text(), error.span()) {
+            diagnostic = diagnostic.help(help);
         }
         Rejected::in_source(source.clone(), vec![diagnostic])
+    })
+}
+
+/// Tables that have a key of this name, those near its place first.
+fn elsewhere(message: &str, text: &str, span: Option<std::ops::Range<usize>>) -> Option<String> {
+    let key = message.split('`').nth(1)?;
+    let before = text.get(..span?.start)?;
+    let table = before.lines().rev().find(|line| line.starts_with('[')).unwrap_or_default();
+    let first = table.trim_start_matches('[').split(['.', ']']).next().unwrap_or_default();
+    let mut tables = schema::tables_with(key);
+    tables.sort_by_key(|table| !table.starts_with(&format!("[{first}.")));
+    tables.truncate(SHOWN_TABLES);
+    (!tables.is_empty()).then(|| format!("`{key}` is a key of {}", tables.join(", ")))
+}
+
+/// The form that was meant by a text in the place of a list, or by a list in the place of a table.
+fn other_form(message: &str, text: &str, span: Option<std::ops::Range<usize>>) -> Option<String> {
+    let written = text.get(span?)?.lines().next()?;
+    if message.ends_with("expected a list") && written.starts_with(['"', '\'']) {
+        return Some(format!("write a list: `[{}]`", one_line(written, SHOWN_BYTES)));
+    }
+    let name = written.strip_prefix("[[").and_then(|rest| rest.split_once("]]"))?.0;
+    message.ends_with("expected a table").then(|| {
+        let name = one_line(name, SHOWN_BYTES);
+        format!("its entries have names: write `[{name}.NAME]` with a name of yours")
     })
 }
 

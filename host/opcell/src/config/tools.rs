@@ -145,7 +145,10 @@ impl Checker<'_> {
             (Some(operation), None, None) => Some(ToolTarget::Operation(operation)),
             (None, Some(host), None) => {
                 if !HOST_TOOLS.contains(&host.as_str()) {
-                    let help = format!("the host's tools are: {}", HOST_TOOLS.join(", "));
+                    let help = match did_you_mean(&host, HOST_TOOLS.iter().copied()) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => format!("the host's tools are: {}", HOST_TOOLS.join(", ")),
+                    };
                     self.error("unknown-capability", span, format!("there is no host tool `{host}`"), Some(help));
                     return None;
                 }

@@ -1,6 +1,6 @@
 //! Why there is no host, and why a run does not start.
 
-use crate::{remedy, report::Rejected};
+use crate::{remedy, report::Rejected, similar::similar_path};
 use opcell_engine::RunError;
 use opcell_ir::{Diagnostic, SourceFile, Span};
 use opcell_journal::JournalError;
@@ -133,7 +133,10 @@ impl PluginError {
     pub fn to_rejected(&self) -> Rejected {
         let mut finding = Diagnostic::error(self.error.kind(), self.to_string());
         if self.is_missing() {
-            finding = finding.help("build the plugin first, or correct its `path`");
+            finding = finding.help(similar_path(&self.path).map_or_else(
+                || "build the plugin first, or correct its `path`".to_owned(),
+                |meant| format!("did you mean `{}`? Else build the plugin first", meant.display()),
+            ));
         }
         if let Some(help) = remedy::of_load_error(&self.error, &self.path) {
             finding = finding.help(help);

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use opcell_types::{
+    suggest::reader_message,
     text::one_line,
     value::{rounded_integer, rounded_message},
 };
@@ -104,9 +105,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query
-            .map(|Query(query)| Self(query))
-            .map_err(|rejection| Problem::bad_request("invalid-query", one_line(&rejection.body_text(), MAX_REJECTION)))
+        query.map(|Query(query)| Self(query)).map_err(|rejection| {
+            let problem = reader_message(&rejection.body_text());
+            let problem = problem.strip_prefix("Failed to deserialize query string: ").unwrap_or(&problem);
+            Problem::bad_request("invalid-query", one_line(problem, MAX_REJECTION))
+        })
     }
 }
 

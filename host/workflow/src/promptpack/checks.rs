@@ -12,6 +12,7 @@ use crate::json::pointer_part;
 use opcell_ir::diagnostic::{Diagnostic, Severity, did_you_mean};
 use opcell_ir::ir::Control;
 use opcell_ir::print::go::quote;
+use opcell_schema::Schema;
 use opcell_types::Value;
 use petgraph::{
     algo::kosaraju_scc,
@@ -57,6 +58,7 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
     check_governance(pack, &mut found);
     check_agents(pack, &mut found);
     check_requires(pack, &mut found);
+    check_tools(pack, &mut found);
     check_outputs(pack, &mut found);
     check_order(pack, &mut found);
     check_terminations(pack, &mut found);
@@ -72,6 +74,30 @@ pub fn checks(pack: &Pack) -> Vec<Finding> {
         check_agent_loops(spec, &mut found);
     }
     found.0
+}
+
+/// Finds schemas of tools against which no call can be checked, and keywords in them that are probably misspelt.
+fn check_tools(pack: &Pack, found: &mut Findings) {
+    for (key, tool) in &pack.tools {
+        let Some(parameters) = tool.parameters.as_ref().filter(|parameters| !parameters.is_nullish()) else { continue };
+        let pointer = format!("/tools/{}/parameters", pointer_part(key));
+        if let Err(problem) = Schema::shared(parameters) {
+            let message = format!("tools[{}].parameters cannot be used: {problem}", quote(key));
+            found.warning("pack-schema", pointer, message, "calls of the tool are checked against it, and fail");
+            continue;
+        }
+        for slip in Schema::misspelt_keywords(&parameters.into()) {
+            let message =
+                format!("tools[{}].parameters: `{}` is not a keyword of JSON Schema", quote(key), slip.keyword);
+            let help = format!("did you mean `{}`? It is ignored as it is", slip.meant);
+            found.warning("pack-schema", format!("{pointer}{}", slip.pointer), message, &help);
+        }
+    }
+}
+
+/// The names of artifacts that any state declares.
+fn artifact_names(spec: &Spec) -> BTreeSet<&str> {
+    spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect()
 }
 
 /// Finds rules of governance that nothing enforces.
@@ -157,7 +183,12 @@ pub(super) fn check_prompts(pack: &Pack, prompts: &[(&str, &Prompt)]) -> Vec<Fin
                 format!("prompts[\"{key}\"] uses {{{{{name}}}}} without declaring it: every run must provide it");
             let fragment = name.strip_prefix("fragment.").filter(|fragment| pack.fragments.contains_key(*fragment));
             let meant = fragment.map(|fragment| format!("fragments.{fragment}")).or_else(|| {
-                did_you_mean(name, prompt.variables.iter().map(|variable| variable.name.as_str())).map(str::to_owned)
+                let artifacts = pack.workflow.iter().flat_map(|spec| artifact_names(spec));
+                let artifacts: Vec<String> = artifacts.map(|artifact| format!("artifacts.{artifact}")).collect();
+                let given = artifacts.iter().map(String::as_str).chain(["workflow_context"]);
+                let given = given.filter(|_| pack.workflow.is_some());
+                let declared = prompt.variables.iter().map(|variable| variable.name.as_str());
+                did_you_mean(name, declared.chain(given)).map(str::to_owned)
             });
             let help = match meant {
                 Some(meant) => format!("add it to `variables`, or did you mean {{{{{meant}}}}}?"),
@@ -383,6 +414,11 @@ fn check_terminations(pack: &Pack, found: &mut Findings) {
 }
 
 fn check_budget(spec: &Spec, found: &mut Findings) {
+    if let Some(key) = spec.engine.keys().find(|key| **key != "budget" && did_you_mean(key, ["budget"]).is_some()) {
+        let message = format!("workflow.engine has no key {} that is read here: the run has no limits", quote(key));
+        let pointer = format!("/workflow/engine/{}", pointer_part(key));
+        found.warning("no-effect", pointer, message, "did you mean `budget`?");
+    }
     let Some(raw) = spec.engine.get("budget").filter(|raw| !raw.is_nullish()) else { return };
     let pointer = "/workflow/engine/budget".to_owned();
     let Some(budget) = spec.budget() else {

@@ -7,13 +7,15 @@ use crate::cli::{
     units::{bytes, duration, milliseconds},
 };
 use clap::Args;
-use opcell::source;
+use opcell::{config::check::HOST_TOOLS, source};
 use opcell_author::{AuthorError, Built, Profile, Project};
 use opcell_ir::Diagnostic;
 use opcell_sandbox::Grants;
 use opcell_types::{
     Digest,
     files::{Readers, make_folder, replace},
+    suggest::slip_of,
+    text::one_line,
 };
 use serde_json::json;
 use std::{
@@ -178,5 +180,11 @@ async fn report(built: &Outcome<'_>, component: &Component, terminal: &Terminal)
         let _ = writeln!(text, "empty call  {}, {}", bytes(receipt.peak_memory), duration(receipt.duration_us));
     }
     terminal.line(&opcell::report::printable(&text))?;
+    for request in &manifest.tools {
+        // A project may have a tool of any name.
+        if let Some(meant) = slip_of(&request.name, HOST_TOOLS) {
+            terminal.note(&format!("the host's own tool is `{meant}`, and not `{}`", one_line(&request.name, 100)));
+        }
+    }
     Ok(Exit::Done)
 }

@@ -8,7 +8,7 @@ use opcell_sandbox::{
     grants::FilesGrant,
     limits::{LimitError, LimitRequest, TABLE, Unit},
 };
-use opcell_types::value;
+use opcell_types::{ByteSize, Milliseconds, value};
 use serde_spanned::Spanned;
 
 impl Checker<'_> {
@@ -71,7 +71,7 @@ impl Checker<'_> {
                 Err(error @ LimitError::Unknown { .. }) => {
                     self.error("unknown-key", span_of(&key), error.to_string(), None)
                 }
-                Err(error) => self.error("invalid-limit", span_of(&value), error.to_string(), None),
+                Err(error) => self.error("invalid-limit", span_of(&value), error.to_string(), other_unit(&error)),
             }
         }
         request
@@ -92,8 +92,21 @@ impl Checker<'_> {
     ) -> Option<u64> {
         let Some(written) = written else { return Some(default) };
         let read = quantity(written.get_ref(), unit, key);
-        read.map_err(|error| self.error("invalid-limit", span_of(written), error.to_string(), None)).ok()
+        read.map_err(|error| self.error("invalid-limit", span_of(written), error.to_string(), other_unit(&error))).ok()
     }
+}
+
+/// The quantity that was meant by one whose unit is spelt otherwise.
+fn other_unit(error: &LimitError) -> Option<String> {
+    let LimitError::NotAQuantity { text, expected, .. } = error else { return None };
+    let problem = match *expected {
+        ByteSize::EXPECTED => text.parse::<ByteSize>().err()?,
+        Milliseconds::EXPECTED => text.parse::<Milliseconds>().err()?,
+        _ => return None,
+    };
+    let problem = problem.to_string();
+    let (_, meant) = problem.rsplit_once("; did you mean ")?;
+    Some(format!("did you mean {meant}"))
 }
 
 pub(super) fn limit_spans(limits: &IndexMap<Spanned<String>, Spanned<Quantity>>) -> LimitSpans {

@@ -25,7 +25,7 @@ impl Checker<'_> {
         let project = self.root.join(text.project.get_ref());
         if !project.is_file() {
             let message = format!("the project file `{}` does not exist", text.project.get_ref());
-            let help = format!("relative paths start at {}", self.root.display());
+            let help = self.path_help(&project);
             self.error("path-not-found", span_of(&text.project), message, Some(help));
             return None;
         }
