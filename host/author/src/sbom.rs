@@ -21,7 +21,7 @@ struct Package {
     checksum: Option<String>,
 }
 
-/// Of a component called `name` in `version`, built with what a `Cargo.lock` names.
+/// Returns the bill of materials of a component called `name` in `version`, built with what a `Cargo.lock` names.
 ///
 /// # Errors
 /// When the text is not such a file.
@@ -46,7 +46,7 @@ pub fn of_cargo_lock(name: &str, version: &str, sha256: &str, lock: &str) -> Res
     Ok(document(name, version, sha256, &components))
 }
 
-/// Of a component of which no one says what it was built with.
+/// Returns the bill of materials of a component whose materials are not known.
 #[must_use]
 pub fn without_materials(name: &str, version: &str, sha256: &str) -> String {
     document(name, version, sha256, &[])

@@ -351,7 +351,7 @@ pub struct ToolCall {
     /// The rest of the limits of the run, and of the steps and workflows around the call: the most that a run may use
     /// which the call starts.
     pub left: ir::RunLimits,
-    /// Of a call that a person approved: the [identity](ToolApproval::identity) of the tool that it was approved for.
+    /// The [identity](ToolApproval::identity) of the tool that it was approved for.
     pub approved: Option<Arc<str>>,
     /// The answers with which the call continues, where its tool asked for input.
     pub given: Option<Arc<GivenInput>>,

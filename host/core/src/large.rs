@@ -37,7 +37,7 @@ const NAME_PREFIX: &str = "{\"$value\":\"";
 /// A value that events name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargeValue {
-    /// Of the text.
+    /// Digest of the text.
     pub digest: Digest,
     /// The value as events hold values; parts of it may be large values again.
     pub text: Arc<str>,

@@ -24,7 +24,7 @@ pub enum Message {
         /// The sender.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Arc<str>>,
-        /// Of several signals with one key, a run takes the first.
+        /// The key of a signal: a run takes the first of several with one key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<Arc<str>>,
         /// The only question that it answers: a run that does not ask it any more takes no notice.

@@ -303,7 +303,7 @@ pub enum Question {
         /// The part of its budgets that the run had used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         budget: Option<Arc<str>>,
-        /// Until when it can be answered.
+        /// The time until which it can be answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         due: Option<Timestamp>,
         /// Different people who must approve it.

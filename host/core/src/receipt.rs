@@ -300,13 +300,13 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl CallReceipt {
-    /// Of a tool that is about to be called.
+    /// Begins the receipt of a tool that is about to be called.
     #[must_use]
     pub fn of_tool(tool: &str, provider: Option<Provider>, arguments: &Value) -> Self {
         Self { tool: Some(name(tool)), provider, ..Self::new(arguments) }
     }
 
-    /// Of an operation or a judge that a step calls.
+    /// Begins the receipt of an operation or a judge that a step calls.
     #[must_use]
     pub fn of_operation(operation: &str, arguments: &Value) -> Self {
         Self { operation: Some(name(operation)), ..Self::new(arguments) }

@@ -49,7 +49,7 @@ use std::{
     sync::Arc,
 };
 
-/// Of what a snapshot says. One of another version is not read; the events are.
+/// Version of a snapshot's content. A snapshot of another version is not read; the events are.
 pub const SNAPSHOT_VERSION: u32 = 8;
 
 /// A run's state. Made by folding events; see [`State::apply`]. As JSON it is a snapshot: [`SNAPSHOT_VERSION`] changes
@@ -287,7 +287,7 @@ pub(crate) struct Pending {
     /// The calls of its cell, where they are journaled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inner: Option<Box<InnerCalls>>,
-    /// Of a call that may start a run: what that run may use, where the caller has limits.
+    /// The part of the caller's limits that a run may use which this call starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Box<RunLimits>>,
 }

@@ -258,7 +258,7 @@ pub struct JudgeTrace {
     /// Why it did not decide.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// Of its cells and of its calls of tools.
+    /// Receipts of its cells and of its calls of tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<Receipt>,
 }

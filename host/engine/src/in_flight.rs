@@ -26,7 +26,7 @@ pub(crate) type Done = (EffectId, EffectReply);
 /// The future that performs an effect.
 pub(crate) type Work = BoxFuture<'static, EffectReply>;
 
-/// One that knows whose it is.
+/// The work of an effect, with the effect's ID.
 struct Tagged {
     id: EffectId,
     work: Work,

@@ -158,7 +158,7 @@ pub struct PlacedCall {
     concurrency: Concurrency,
     /// Told when its request is durable.
     requested: Option<oneshot::Receiver<()>>,
-    /// Of a timer, when it ends.
+    /// The end of a timer.
     until: Option<Timestamp>,
 }
 
@@ -169,7 +169,8 @@ pub struct EndedCall {
     pub reply: Reply<Value>,
     /// Its place in the order in which calls ended, if it was answered from the record.
     pub nth: Option<u32>,
-    /// Of several calls at once, the next one ends when this is dropped: so a cell learns of them in the recorded order.
+    /// The turn among several calls at once. The next call ends when it is dropped, so that a cell learns of them in the
+    /// recorded order.
     pub turn: Option<Turn>,
 }
 

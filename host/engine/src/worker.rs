@@ -90,7 +90,7 @@ pub struct WorkerEnd {
     pub refused: usize,
 }
 
-/// Whatever can give runs their turns: an engine, or a host that knows the plugins that runs pinned.
+/// A party that can give runs their turns: an engine, or a host that knows the plugins that runs pinned.
 pub trait Turns: Clone + Send + Sync + 'static {
     /// The engine that drives the runs.
     fn engine(&self) -> &Engine;

@@ -137,7 +137,7 @@ impl SourceFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceMap {
     spans: IndexMap<String, Span>,
-    /// Of all paths.
+    /// Bytes of all paths.
     bytes: usize,
 }
 

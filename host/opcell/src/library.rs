@@ -231,16 +231,10 @@ impl Workflows for Library {
     }
 }
 
-fn ending(file: &Path) -> Option<&std::ffi::OsStr> {
-    file.extension()
-}
-
 /// A finding about a name that two documents have: neither counts.
 #[must_use]
 pub fn defined_twice(name: &str, one: &Path, other: &Path) -> Rejected {
-    let (one_ending, other_ending) = (ending(one), ending(other));
-    let is_psi =
-        |ending: &str| one_ending.is_some_and(|one| one == ending) || other_ending.is_some_and(|one| one == ending);
+    let is_psi = |extension: &str| [one, other].iter().any(|file| file.extension().is_some_and(|own| own == extension));
     // In the words of psi, where the rule is psi's.
     let message = match is_psi("md") && is_psi("edn") {
         true => format!("Workflow name `{name}` is defined by both `.md` and `.edn` files"),

@@ -72,9 +72,9 @@ pub struct StepPrompt {
 pub struct PromptPrice {
     /// The model, as `provider/model`.
     pub model: String,
-    /// Of tokens that the provider reads from its cache.
+    /// Cost of tokens that the provider reads from its cache.
     pub from_cache: f64,
-    /// Of tokens that it reads and keeps.
+    /// Cost of tokens that it reads and keeps.
     pub into_cache: f64,
 }
 

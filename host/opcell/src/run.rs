@@ -171,9 +171,9 @@ pub use handle::{NotEnded, Outcome, ResumedRun, Run, RunRef};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TypedReceipt {
-    /// Of a cell.
+    /// The receipt of a cell.
     Cell(Box<CellReceipt>),
-    /// Of a tool of the host, of an MCP server or of a call that was stopped; a cell that performed the tool has its
+    /// The receipt of a tool of the host, of an MCP server or of a call that was stopped; a cell that performed the tool has its
     /// own in [`CallReceipt::receipt`].
     Call(Box<CallReceipt>),
 }

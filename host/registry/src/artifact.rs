@@ -36,7 +36,7 @@ pub const MAX_MANIFEST: u64 = 1 << 20;
 /// A plugin has one layer; more than this is not a plugin.
 const MAX_LAYERS: usize = 16;
 
-/// Of bytes, in hexadecimal.
+/// Returns the SHA-256 of bytes, in hexadecimal.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     sha2::Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut text, byte| {
@@ -46,7 +46,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     })
 }
 
-/// Of bytes, as registries write it.
+/// Returns the digest of bytes, as registries write it.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", sha256(bytes))
@@ -93,7 +93,7 @@ pub struct Platform {
 }
 
 impl Descriptor {
-    /// Of these bytes.
+    /// Describes these bytes.
     #[must_use]
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         Self {
@@ -273,7 +273,7 @@ fn few<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Descript
 }
 
 impl Manifest {
-    /// Of a component.
+    /// Returns the manifest of a component.
     #[must_use]
     pub fn of_component(config: &[u8], component: &[u8]) -> Self {
         Self {
@@ -286,7 +286,7 @@ impl Manifest {
         }
     }
 
-    /// Of something that is said about another manifest.
+    /// Returns the manifest of a statement about another manifest.
     #[must_use]
     pub fn about(subject: Descriptor, artifact_type: &str, content: &[u8]) -> Self {
         Self {

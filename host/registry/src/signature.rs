@@ -93,7 +93,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Of a component.
+    /// Returns the digests of a component.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
         Self { sha256: crate::artifact::sha256(component), blake3: Digest::of_hash(blake3::hash(component)) }

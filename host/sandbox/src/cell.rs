@@ -369,7 +369,7 @@ const BROKEN_RULES: &[&str] = &[
 ];
 
 impl Receipt {
-    /// Of a cell that never came to be.
+    /// Returns the receipt of a cell that was never created.
     pub(crate) fn unused(linked: &Linked, operation: Arc<str>, duration: Duration) -> Self {
         Self {
             plugin: Arc::clone(&linked.name),

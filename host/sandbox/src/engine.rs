@@ -101,7 +101,7 @@ pub struct PoolUse {
     pub pool: &'static str,
     /// Cells that it has.
     pub cells: u32,
-    /// Of these, those that run now.
+    /// Cells of these that run now.
     pub busy: u32,
 }
 

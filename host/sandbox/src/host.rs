@@ -35,7 +35,7 @@ pub enum LogEvent<'a> {
     Progress {
         /// Done so far.
         done: u64,
-        /// Of how many.
+        /// All that is to be done.
         total: u64,
         /// Printable text.
         message: &'a str,

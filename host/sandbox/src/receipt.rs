@@ -134,7 +134,7 @@ pub struct Receipt {
     /// The key of the limit that ended the cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Of a cell that was recorded, its recording; of one that replayed a recording, what is left of it: the calls that
+    /// The recording of a cell that was recorded; the rest of the recording that a cell replayed: the calls that
     /// were not made. Not part of the receipt's text.
     #[serde(skip)]
     pub recording: Option<Box<Recording>>,

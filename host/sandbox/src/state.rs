@@ -85,7 +85,7 @@ pub(crate) struct CellState {
 }
 
 impl CellState {
-    /// Of a cell that has not begun.
+    /// Returns the state of a cell that has not begun.
     pub(crate) fn new(
         linked: Arc<Linked>,
         limits: Arc<Limits>,

@@ -239,7 +239,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Of someone who was admitted to a tenant.
+    /// Records a caller who was admitted to a tenant.
     pub(crate) fn new(app: &Arc<App>, headers: &HeaderMap, tenant: &Tenant, scope: Scope) -> Self {
         let token = headers.get(header::AUTHORIZATION).cloned().map(|token| (header::AUTHORIZATION, token));
         Self { app: app.clone(), headers: HeaderMap::from_iter(token), tenant: tenant.name.clone(), scope }

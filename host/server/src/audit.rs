@@ -17,7 +17,7 @@ use std::{
 pub(crate) struct Sender(Arc<OnceLock<Arc<str>>>);
 
 impl Sender {
-    /// Of a request.
+    /// Returns the caller of a request.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         extensions.get::<Self>().cloned().unwrap_or_default()
     }

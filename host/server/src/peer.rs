@@ -22,7 +22,7 @@ use std::{
 pub(crate) struct Peer(SocketAddr);
 
 impl Peer {
-    /// Of a request; the unspecified address where nothing says which.
+    /// Returns the address of a request; the unspecified address where it is not known.
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         Self(extensions.get::<ConnectInfo<SocketAddr>>().map_or(nowhere, |ConnectInfo(address)| *address))

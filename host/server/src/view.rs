@@ -79,7 +79,7 @@ pub(crate) struct Said {
     pub(crate) seq: u64,
     /// The step whose session it is.
     pub(crate) step: Arc<str>,
-    /// Of an answer of a tool: the tool.
+    /// The tool that answered.
     pub(crate) tool: Option<Arc<str>>,
 }
 

@@ -11,10 +11,10 @@ pub const MAX_READINGS: usize = 16_384;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ClockReadings {
-    /// Of the wall clock, in nanoseconds since 1970.
+    /// Readings of the wall clock, in nanoseconds since 1970.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wall: Vec<u64>,
-    /// Of the monotonic clock, in nanoseconds.
+    /// Readings of the monotonic clock, in nanoseconds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub monotonic: Vec<u64>,
 }

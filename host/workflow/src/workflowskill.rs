@@ -228,7 +228,7 @@ fn parse_yaml_at(text: &str, range: Range<usize>, front_matter: Option<Value>) -
 pub struct Verdict {
     /// `true` if there are no errors.
     pub valid: bool,
-    /// Of the schema, or else of the validator: never both.
+    /// Errors of the schema, or else of the validator: never both.
     pub errors: Vec<Issue>,
     /// The front matter's name; of valid documents only, like what follows.
     pub name: Option<Arc<str>>,

@@ -146,7 +146,7 @@ fn planned(number: usize, stays: bool, lives: &[(u64, Duration)]) -> Round {
 /// The course of a round.
 struct Played {
     killed: bool,
-    /// Of each driver: its writes and the time that it lived.
+    /// The writes of each driver, and the time that it lived.
     lives: Vec<(u64, Duration)>,
 }
 

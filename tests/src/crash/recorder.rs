@@ -39,7 +39,7 @@ pub enum Line {
     Durable {
         /// The record's number, from 1.
         seq: u64,
-        /// Of everything that it says.
+        /// Digest of everything that it says.
         digest: u64,
     },
     /// A person is about to answer a question.

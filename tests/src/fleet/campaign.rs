@@ -52,7 +52,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A fault.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// Of this many workers, without a word.
+    /// Kills this many workers without warning.
     Kill(usize),
     /// A worker, for longer than its lease; then it continues.
     Stop,

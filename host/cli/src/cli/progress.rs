@@ -26,7 +26,7 @@ const FAILED_CELLS: usize = 3;
 /// Bytes of messages that are remembered.
 const MAX_SAID: usize = 64 << 10;
 
-/// Of a workflow's steps.
+/// Names of a workflow's steps.
 type Names = Arc<[Arc<str>]>;
 
 /// Shows the steps of a run on stderr: live lines on a terminal, one line per entry and end elsewhere.

@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ValueLimits {
-    /// Of one value: what a step makes, a reply, an artifact, what a signal says.
+    /// Bytes of one value: what a step makes, a reply, an artifact, what a signal says.
     pub bytes: u64,
-    /// Of all values that the run's steps make.
+    /// Bytes of all values that the run's steps make.
     pub run_bytes: u64,
 }
 

@@ -24,7 +24,7 @@ pub struct Called {
     /// The receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
-    /// Of a step: outputs that are computed from the result. Of an element: its output, where that is not the result.
+    /// The outputs of a step, computed from the result; the output of an element, where that is not the result.
     #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
     pub output: Value,
     /// Microseconds from the entry to the end.

@@ -327,7 +327,7 @@ impl Pending {
 }
 
 impl InnerApproval {
-    /// Of a question that has its answer.
+    /// Returns the answer of a question that has one.
     pub(super) fn of(ask: &Ask) -> Option<Self> {
         let asked = ask.of.inner.as_deref()?.clone();
         let answer = match ask.answer.as_ref()? {

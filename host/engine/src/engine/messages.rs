@@ -28,7 +28,7 @@ pub enum Delivery {
 pub struct Sender {
     /// Name to record.
     pub by: Option<Arc<str>>,
-    /// Of several signals with one key, a run takes the first.
+    /// The key of the signal: a run takes the first of several with one key.
     pub key: Option<Arc<str>>,
     /// `true` if approvals take what the sender sends.
     pub may_approve: bool,

@@ -24,7 +24,7 @@ fn session(name: &str, rest: &str) -> String {
     )
 }
 
-/// Of a step that runs in its group only.
+/// Members of a step that runs in its group only.
 const GROUPED: &str = r#","grouped":true"#;
 
 /// Two sessions side by side, one of which waits long for its tool while the other calls one after the other.

@@ -117,7 +117,7 @@ impl Dominance {
 
 struct Builder<'a> {
     ir: &'a WorkflowIr,
-    /// Of two steps with one name the first counts, as in [`WorkflowIr::step_index`].
+    /// Places of steps by name; of two with one name, that of the first, as in [`WorkflowIr::step_index`].
     index: HashMap<&'a str, usize>,
     /// The steps of the main sequence.
     main: Vec<usize>,

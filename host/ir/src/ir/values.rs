@@ -48,7 +48,7 @@ pub enum ValueSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct SourceSpec {
-    /// Of what.
+    /// The value that it is a part of.
     pub from: SourceRef,
     /// The part: keys and indexes from the outside in. Never together with `projection`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ const MAX_PACK_BYTES: usize = FULL_PACK_BYTES + LARGEST + 4_096;
 
 /// Records that stand together.
 pub(super) enum Part {
-    /// One that has a row of its own.
+    /// A record that has a row of its own.
     Row(Record),
     /// A small append that comes together with those of other runs: its text, not compressed yet.
     Staged(RecordRange<String>),

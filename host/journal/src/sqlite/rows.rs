@@ -106,7 +106,7 @@ pub(super) struct Read {
 #[derive(Clone, Copy)]
 pub(super) struct Most {
     pub records: u64,
-    /// Of text; the first record is read whatever it has.
+    /// Bytes of text; the first record is read whatever it has.
     pub bytes: usize,
 }
 

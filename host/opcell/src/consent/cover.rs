@@ -178,7 +178,7 @@ pub(crate) struct Cover {
     /// Folders within the parts that the digest leaves out although code may be loaded from them: packages and builds.
     /// They come and go without a new consent, so that two covers may differ in them.
     left_out: Vec<PathBuf>,
-    /// Of every file, by what it is called in the project; `None` where there is too much of it.
+    /// Digest of every file, by its name in the project; `None` where there is too much of it.
     digest: Option<String>,
     /// Parts that are not read for the digest, and not written by models and plugins either.
     beside: Vec<PathBuf>,
@@ -243,7 +243,7 @@ impl Bytecode {
 /// The findings in the parts of a program.
 #[derive(Debug, Clone, Default)]
 struct Found {
-    /// Of every file; `None` where there is nothing, or too much.
+    /// Digest of every file; `None` where there is nothing, or too much.
     digest: Option<String>,
     left_out: Vec<PathBuf>,
 }

@@ -87,7 +87,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Of the line and of what it leaves out, in hexadecimal.
+    /// Returns the digest of the line and of what it leaves out, in hexadecimal.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new_derive_key("opcell 2026 request of a project");
@@ -167,7 +167,7 @@ impl Requests {
         self.list.iter()
     }
 
-    /// Of the whole list.
+    /// Returns the digest of the whole list.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest

@@ -45,7 +45,7 @@ struct TrustedText {
 struct Entry {
     digest: Digest,
     requests: Vec<String>,
-    /// Of each request, with what its line leaves out; absent in files of earlier versions.
+    /// Digests of each request, with what its line leaves out; absent in files of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     whole: Vec<String>,
 }

@@ -95,7 +95,7 @@ pub struct ServerTool {
     /// Oddities of a tool that can be used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Of name, description and schema; nothing for one that cannot be used.
+    /// Digest of name, description and schema; nothing for one that cannot be used.
     #[serde(skip)]
     pub digest: Option<Digest>,
     /// JSON Schema of the arguments, as text.

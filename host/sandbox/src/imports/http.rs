@@ -145,7 +145,7 @@ pub struct IncomingResponse {
     status: u16,
     headers: Entries,
     body: Option<Received>,
-    /// Of the headers.
+    /// The share of memory that the headers take.
     _share: Share,
 }
 

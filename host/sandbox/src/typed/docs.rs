@@ -19,7 +19,7 @@ const MAX_SUMMARY: usize = 300;
 pub(crate) struct Docs {
     /// By the short name of an interface and the function's.
     interfaces: HashMap<String, HashMap<String, String>>,
-    /// Of functions that a world itself exports.
+    /// Comments on functions that a world itself exports.
     world: HashMap<String, String>,
 }
 

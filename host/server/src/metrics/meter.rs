@@ -35,7 +35,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Of runs.
+    /// Returns a histogram for durations of runs.
     pub(super) fn of_runs() -> Self {
         Self { bounds: &RUN_BOUNDS, ..Self::default() }
     }

@@ -141,7 +141,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// Of the kernel's interface: sets of 64 capabilities.
+/// Version of the kernel's interface with sets of 64 capabilities.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 #[repr(C)]

@@ -23,7 +23,7 @@ pub struct ListedTool {
     pub results: Option<Value>,
     /// Oddities, in sentences: it can be called all the same.
     pub warnings: Vec<String>,
-    /// Of name, description and schema as the server sent them.
+    /// Digest of name, description and schema as the server sent them.
     pub digest: Digest,
 }
 

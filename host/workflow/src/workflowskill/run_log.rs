@@ -98,7 +98,7 @@ pub struct StepRecord {
     /// Why it failed; the last failure's under `each`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Of failed attempts that were followed by another.
+    /// Failed attempts that were followed by another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
 }
@@ -333,7 +333,7 @@ struct OpenStep {
 /// The fold of a run's events into its log.
 #[derive(Default)]
 pub struct Projection {
-    /// Of a run that was given up.
+    /// Records of a run that was given up.
     given_up: Vec<StepRecord>,
     /// Holds what steps gave; events name results that other events brought.
     state: State,

@@ -37,7 +37,7 @@ const MAX_CYCLES: usize = 100;
 
 struct Validator<'a> {
     definition: &'a Definition,
-    /// Of the last step of each name.
+    /// The place of the last step of each name.
     order: HashMap<&'a str, usize>,
     grouped: HashSet<&'a str>,
     issues: Vec<Issue>,

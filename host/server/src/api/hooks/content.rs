@@ -84,7 +84,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Of GitHub, `x-github-event` with the body's `action`; of Standard Webhooks, the body's `type`.
+    /// Returns the event: of GitHub, `x-github-event` with the body's `action`; of Standard Webhooks, the body's `type`.
     pub(super) fn of(signature: Signature, headers: &HeaderMap, body: &Value) -> Self {
         let text = |key: &str| body.get(key).and_then(Value::as_str);
         match signature {
