@@ -14,6 +14,8 @@ mod models;
 mod page;
 #[path = "embedding/programs.rs"]
 mod programs;
+#[path = "embedding/projects.rs"]
+mod projects;
 #[path = "embedding/tenants.rs"]
 mod tenants;
 

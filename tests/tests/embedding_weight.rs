@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
-use opcell::{CompileMode, Tenant, prelude::*};
+use opcell::{CompileMode, HostBuilder, SharedPools, Tenant, prelude::*};
 use opcell_cli::selftest::component_from_wat;
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,18 @@ fn component() -> Vec<u8> {
 }
 
 async fn host(cells: u32) -> Host {
+    host_of(Host::builder().compile(CompileMode::TrustedInProcess).cells(cells)).await
+}
+
+async fn host_of(builder: HostBuilder) -> Host {
     let price = opcell::tool_fn_with_schema(
         "shop.price",
         "Returns a price.",
         opcell::json!({"type": "object"}),
         async |_: Value, input: ToolInput| Ok(input.context.tenant.map_or(0, |name| name.len())),
     );
-    let builder = Host::builder().compile(CompileMode::TrustedInProcess).cells(cells).tool(price);
-    builder.plugin(PluginConfig::from_bytes("shop", component())).build().await.unwrap()
+    let shop = PluginConfig::from_bytes("shop", component()).grant(Grant::tool("shop.price"));
+    builder.tool(price).plugin(shop).build().await.unwrap()
 }
 
 /// KiB of address space and of resident memory.
@@ -42,6 +46,32 @@ async fn reserved(cells: u32) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tenants_of_one_host_and_hosts_over_shared_pools_reserve_nothing() {
+    ten_thousand_tenants_share_the_code_and_the_pools_of_one_host().await;
+    a_thousand_hosts_share_pools_and_code().await;
+}
+
+/// As in a server: each project has a host, with plugins, grants and a journal of its own.
+async fn a_thousand_hosts_share_pools_and_code() {
+    const HOSTS: usize = 1_000;
+    let pools = SharedPools::builder().cells(4).compile(CompileMode::TrustedInProcess).build();
+    // The first one makes the pools.
+    let mut hosts = vec![host_of(Host::builder().shared_pools(&pools)).await];
+    let (before, begun) = (weight(), Instant::now());
+    for _ in 1..HOSTS {
+        hosts.push(host_of(Host::builder().shared_pools(&pools)).await);
+    }
+    let (made, after) = (begun.elapsed(), weight());
+    let (size, resident) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    println!("{HOSTS} hosts over shared pools: {made:?}, {size} KiB of address space, {resident} KiB resident");
+    assert!(size < 2 << 20, "{size} KiB of address space");
+    assert!(resident < 1 << 20, "{resident} KiB of memory");
+    for host in hosts.iter().step_by(HOSTS / 4) {
+        host.invoke("test/run", opcell::json!({"article": 7})).await.unwrap();
+        assert_eq!(host.warning(), None);
+    }
+}
+
 async fn ten_thousand_tenants_share_the_code_and_the_pools_of_one_host() {
     const TENANTS: usize = 10_000;
     for cells in [4, 8, 64] {

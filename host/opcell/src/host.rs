@@ -6,6 +6,7 @@ mod error;
 mod invocation;
 mod loading;
 mod metered;
+mod pools;
 mod repin;
 mod versions;
 
@@ -15,6 +16,7 @@ pub use invocation::{CallError, CallOutput, Invocation, ProgramLanguage};
 pub use loading::UnusablePlugins;
 pub(crate) use loading::{Ground, Loader, Parts};
 pub use metered::JournalSink;
+pub use pools::{SharedPools, SharedPoolsBuilder};
 pub use repin::{MovedPin, RepinError};
 pub(crate) use versions::WeakHost;
 
@@ -369,7 +371,8 @@ impl Host {
         findings.into_iter().map(|finding| workflow.locate(finding)).collect()
     }
 
-    /// Returns the use of each pool of cells at this moment; none without plugins.
+    /// Returns the use of each pool of cells at this moment; none without plugins. Of pools that hosts share, its own
+    /// part: [`SharedPools::in_use`] has the whole.
     ///
     /// ```
     /// # use opcell::prelude::*;

@@ -111,7 +111,7 @@ pub use config::{ComponentStore, Config, Grant, JournalSettings, PluginConfig, S
 pub use futures_util::{Stream, StreamExt};
 pub use host::{
     CallError, CallOutput, Duplicate, Host, HostBuilder, HostError, Invocation, JournalSink, NewPermissions,
-    PluginError, ProgramLanguage, StartError, UnusablePlugins, runtime,
+    PluginError, ProgramLanguage, SharedPools, SharedPoolsBuilder, StartError, UnusablePlugins, runtime,
 };
 pub use live::{Comparison, Exchange, LiveHost};
 pub use opcell_engine::{
@@ -127,7 +127,7 @@ pub use opcell_ir::{Diagnostic, Severity, SourceFile, WorkflowIr, ir::Capability
 pub use opcell_journal::{Journal, JournalError, MemoryJournal};
 pub use opcell_sandbox::{
     Allocation, CellError, CompileLimits, CompileMode, CompileProgram, FilesGrant, Grants, HostServices, LimitRequest,
-    LoadError, LogEvent, Metering, Plugin, Receipt as CellReceipt, SandboxError, Settings, StoreGrant,
+    LoadError, LogEvent, Metering, Plugin, PoolUse, Receipt as CellReceipt, SandboxError, Settings, StoreGrant,
     compile::prepare,
 };
 pub use opcell_session::models::Model;

@@ -13,7 +13,11 @@ use crate::{
     plugin::Linked,
     receipt::{FileBytes, LogTail, Receipt},
     recording::{self, Player, Recorder, Running, Tape},
-    schedule::{fair, queue::Wait, ticker::SLICES_PER_TICK},
+    schedule::{
+        fair,
+        queue::{CellPermits, Wait},
+        ticker::SLICES_PER_TICK,
+    },
     state::CellState,
     trap,
     typed::{LargeResult, UnfitArguments, is_too_large},
@@ -110,7 +114,7 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
     let cancel = Arc::clone(&call.cancel);
     let deadline = started + Duration::from_millis(wall_time);
     // Held until the store is gone, because only then has the pool its slot back, and until the result is checked.
-    let (mut held, mut wait) = ((None, None), Wait::default());
+    let (mut held, mut wait) = (CellPermits::default(), Wait::default());
     let operation = Arc::clone(&call.operation);
     let mut store = match state_of(linked, call).and_then(|state| store_of(linked, state)) {
         Ok(store) => store,
@@ -120,7 +124,11 @@ async fn live<E: Export, T, F: Future<Output = Result<T, CellError>>>(
         }
     };
     let work = async {
-        held = linked.queue.enter(&linked.engine, nesting, &mut wait).await.map_err(End::Explained)?;
+        held = linked
+            .queue
+            .enter(linked.allotment.as_deref(), &linked.engine, nesting, &mut wait)
+            .await
+            .map_err(End::Explained)?;
         before.await.map_err(End::Explained)?;
         let instance = match linked.pre.instantiate_async(&mut store).await {
             Err(error) if image::is_refused(&error) => {

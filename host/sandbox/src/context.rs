@@ -68,7 +68,7 @@ impl Sandbox {
             settings: Arc::new(settings),
             own: Arc::new(limits.limits.clone()),
             queue: Arc::new(Queue::new(&limits.limits)),
-            share: Share::new(),
+            share: self.share(),
             limits,
         })
     }
@@ -107,7 +107,9 @@ impl PluginContext {
             wasi: linked.wasi,
             http: linked.http,
             queue: Arc::clone(&self.queue),
+            allotment: linked.allotment.clone(),
             share: Arc::clone(&self.share),
+            code: Arc::clone(&linked.code),
         })
     }
 }

@@ -97,7 +97,8 @@ struct Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolUse {
-    /// Its name: `small`, `script`, or `on-demand` where there is no pool.
+    /// Its name: `small`, `script`, `on-demand` where there is no pool, or `shared` for the part of one host in pools that
+    /// several share.
     pub pool: &'static str,
     /// Cells that it has.
     pub cells: u32,
@@ -111,6 +112,8 @@ pub struct PoolUse {
 pub(crate) struct CellEngine {
     engine: Engine,
     name: &'static str,
+    /// Its place among the pools, smallest first.
+    at: usize,
     /// Cells at once, all plugins together.
     slots: Arc<Levels>,
     cells: u32,
@@ -158,6 +161,11 @@ impl CellEngine {
 
     pub(crate) fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Its place among the pools, smallest first.
+    pub(crate) fn at(&self) -> usize {
+        self.at
     }
 
     /// Returns the number of its cells, and of those that are in use.
@@ -382,11 +390,12 @@ impl Engines {
         let busy = move || counted.iter().any(|slots| slots.in_use());
         let clock = Clock::start(pools.iter().map(|(engine, ..)| engine.weak()).collect(), busy);
         let clock = Arc::new(clock.map_err(SandboxError::Ticker)?);
-        let pools = pools.into_iter().zip(slots);
+        let pools = pools.into_iter().zip(slots).enumerate();
         let pools = pools
-            .map(|((engine, name, cells, shape), slots)| CellEngine {
+            .map(|(at, ((engine, name, cells, shape), slots))| CellEngine {
                 engine,
                 name,
+                at,
                 slots,
                 cells,
                 clock: Arc::clone(&clock),

@@ -11,7 +11,7 @@
 //! closed set of errors, and always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what
 //! its grants allow, and for nothing else.
 //!
-//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] reads and places it,
+//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] takes it over [`pools`] that read and place it,
 //! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` runs it,
 //! [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and
 //! `budget` as `schedule` admits and interrupts them, `checks` holds what comes from it against its schemas,
@@ -22,6 +22,7 @@
 #![allow(clippy::result_large_err, reason = "a refusal carries its remedy, and no hot path returns one")]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test makes what it looks at"))]
 
+pub mod pools;
 pub mod sandbox;
 
 pub mod inspect;
@@ -75,9 +76,10 @@ pub use limits::{LimitRequest, Limits};
 pub use manifest::Manifest;
 pub use opcell_types::{Access, CallContext, Denial, Effects, Failure, Outcome, Remedy, ToolDescription, Verdict};
 pub use plugin::{CellRequest, OperationSuccess, Plugin};
+pub use pools::{Pools, PoolsConfig};
 pub use receipt::{CellResult, Receipt};
 pub use recording::{HostCall, NotRecorded, Recording, Tape};
-pub use sandbox::{LoadRequest, PluginSource, Sandbox, SandboxConfig, Settings};
+pub use sandbox::{LoadRequest, PartConfig, PluginSource, Sandbox, SandboxConfig, Settings};
 pub use schedule::{fair::HandOvers, levels::MAX_NESTING};
 pub use typed::Exports;
 

@@ -18,10 +18,12 @@ use crate::{
     inspect::Surface,
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
+    pools::{Code, Pool},
     receipt::{CellResult, Receipt},
     recording::Tape,
-    sandbox::{Pool, Settings},
+    sandbox::Settings,
     schedule::{
+        allotment::Allotment,
         fair::Share,
         queue::Queue,
         shards::{EngineShard, EngineShards},
@@ -42,7 +44,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::InstancePre;
 
 /// Everything of a plugin that a cell needs, prepared once.
 pub(crate) struct Linked {
@@ -65,19 +67,22 @@ pub(crate) struct Linked {
     pub(crate) http: bool,
     /// Its calls, running and waiting.
     pub(crate) queue: Arc<Queue>,
+    /// The part that its sandbox has of pools that are shared.
+    pub(crate) allotment: Option<Arc<Allotment>>,
     /// The scheduling share of its cells.
     pub(crate) share: Arc<Share>,
+    /// What `pre` was made of, for the other plugins and engines that use it.
+    pub(crate) code: Arc<Code>,
 }
 
 impl Linked {
     /// The same on another engine of its pool.
     pub(crate) fn on(&self, pool: &Pool) -> Option<Self> {
-        let compiled = self.pre.component().serialize().ok()?;
-        // SAFETY: the engine wrote it just now, from a component that it had loaded.
-        let component = unsafe { Component::deserialize(pool.engine.wasmtime(), compiled) }.ok()?;
-        let pre = pool.linker(self.wasi, self.http).instantiate_pre(&component).ok()?;
-        let operations = self.operations.as_ref().map(|_| Exported::of::<Operations>(&component)).transpose().ok()?;
-        let judges = self.judges.as_ref().map(|_| Exported::of::<Judges>(&component)).transpose().ok()?;
+        let code = pool.same(&self.code)?;
+        let component = &code.component;
+        let pre = pool.linker(self.wasi, self.http).instantiate_pre(component).ok()?;
+        let operations = self.operations.as_ref().map(|_| Exported::of::<Operations>(component)).transpose().ok()?;
+        let judges = self.judges.as_ref().map(|_| Exported::of::<Judges>(component)).transpose().ok()?;
         Some(Self {
             name: (&*self.name).into(),
             digest: self.digest.to_string().parse().ok()?,
@@ -94,7 +99,9 @@ impl Linked {
             wasi: self.wasi,
             http: self.http,
             queue: Arc::clone(&self.queue),
+            allotment: self.allotment.clone(),
             share: Arc::clone(&self.share),
+            code,
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Tenants: each has its own host, that is its own plugins, grants, journal and workflows, and its own limits.
+//! Tenants: each has its own host, that is its own plugins, grants, journal and workflows, and its own limits. Their
+//! hosts may share pools of cells ([`opcell::SharedPools`]): code and address space are then there once.
 
 use crate::{
     feed::Feeds,

@@ -12,7 +12,7 @@ use crate::graph::{Drawing, Path};
 use clap::Args;
 use futures_util::future::join_all;
 use opcell::{
-    Host, HostBuilder, LiveHost, Rejected, Remedy,
+    Host, HostBuilder, LiveHost, Rejected, Remedy, SharedPools,
     config::{Config, JournalPlace, JournalSettings, TenantShare, lock::Lock},
     consent,
     places::Places,
@@ -51,6 +51,9 @@ pub struct ServeArgs {
     /// Maximum number of resumed runs to drive concurrently.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     concurrency: u16,
+    /// Maximum number of cells that run at once, of all tenants together; 64 by default, and 128 with `[tenants]`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cells: Option<u32>,
     /// Offer this workflow as a tool to MCP clients, beside the operations of the plugins (repeatable).
     #[arg(long, value_name = "NAME")]
     mcp_workflow: Vec<String>,
@@ -134,6 +137,18 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
     Ok(Exit::Done)
 }
 
+/// Cells that run at once where tenants share the pools: each has at most half of them, unless its share says otherwise,
+/// and so as many as a project that is served alone.
+const SHARED_CELLS: u32 = 128;
+
+/// The pools of cells.
+enum Cells {
+    /// Of the only tenant, with so many cells if the command says so.
+    Own(Option<u32>),
+    /// Of all tenants.
+    Shared(SharedPools),
+}
+
 /// Hosts whose plugins are exchanged, each with the project file of its tenant; none for the project that is served.
 type Lives = Vec<(LiveHost, Option<PathBuf>)>;
 
@@ -145,10 +160,14 @@ async fn tenants(
     terminal: &Terminal,
 ) -> Result<(Tenants, Lives), Failure> {
     let declared = own.tenants.clone();
+    let pools = match declared.is_empty() {
+        true => Cells::Own(args.cells),
+        false => Cells::Shared(SharedPools::builder().cells(args.cells.unwrap_or(SHARED_CELLS)).build()),
+    };
     let again = |file: Option<PathBuf>| ReadAgain { global: global.clone(), file };
     let mut journals = BTreeMap::new();
     journals.extend(places_of(&own).into_iter().map(|place| (place, Tenant::DEFAULT.to_owned())));
-    let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), terminal).await?;
+    let (first, live) = tenant(Tenant::DEFAULT, own, &TenantShare::default(), &pools, terminal).await?;
     let (mut tenants, mut lives) = (vec![first.with_project(again(None))], vec![(live, None)]);
     for declared in declared {
         let mut config = global.of_tenant(&declared.project, Asked::require)?;
@@ -170,7 +189,7 @@ async fn tenants(
             return Err(Diagnostic::error("shared-journal", message).help(help).into());
         }
         journals.extend(places.into_iter().map(|place| (place, declared.name.clone())));
-        let (tenant, live) = tenant(&declared.name, config, &declared.share, terminal).await?;
+        let (tenant, live) = tenant(&declared.name, config, &declared.share, &pools, terminal).await?;
         tenants.push(tenant.with_project(again(Some(declared.project.clone()))));
         lives.push((live, Some(declared.project)));
     }
@@ -182,6 +201,7 @@ async fn tenant(
     name: &str,
     mut config: Config,
     share: &TenantShare,
+    pools: &Cells,
     terminal: &Terminal,
 ) -> Result<(Tenant, LiveHost), Failure> {
     let triggers = config.triggers.clone();
@@ -189,7 +209,11 @@ async fn tenant(
     let meter = Meter::default();
     let with = |builder: HostBuilder| {
         let builder = builder.log(meter.clone()).journal_log(meter.clone());
-        match share.cells {
+        let (builder, cells) = match pools {
+            Cells::Own(cells) => (builder, *cells),
+            Cells::Shared(pools) => (builder.shared_pools(pools), share.cells),
+        };
+        match cells {
             Some(cells) => builder.cells(cells),
             None => builder,
         }

@@ -399,6 +399,7 @@ impl HostBuilder {
         if let Some(twice) = self.twice.take() {
             return Err(twice.into());
         }
+        self.sandbox.check(self.cache.is_some())?;
         let mut config = self.config.take().unwrap_or_else(|| Config::empty(PathBuf::from(".")));
         for plugin in std::mem::take(&mut self.plugins) {
             loading::named_well(&plugin)?;

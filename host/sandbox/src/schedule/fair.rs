@@ -11,6 +11,9 @@
 //! A plugin of short cells always begins on the caller's thread, however much it uses: handing a cell over costs more
 //! than such a cell takes. A thread that runs one cell after another lets other tasks of the runtime run once per slice
 //! ([`take_turn`]).
+//!
+//! Where several hosts share an engine, the plugins of each are a [`Group`]: hosts share the processor first, and then
+//! the plugins of one host what that has.
 
 use super::{contention::CONTENTION, slots, ticker::SLICE};
 use async_task::{FallibleTask, Runnable};
@@ -47,10 +50,20 @@ const LENGTH_WINDOW_NS: u64 = 40_000_000;
 /// The nice value of the workers: a thread of the runtime that wakes up preempts them at once.
 const NICENESS: i32 = 5;
 
+/// Shares that have one share of the processors together: those of one host among several.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// As [`Share::worker_time_ns`], for all of its shares together.
+    worker_time_ns: AtomicU64,
+    /// The virtual time of the share of the group that ran last: no share that returns starts with less.
+    virtual_time_ns: AtomicU64,
+}
+
 /// The processor time that the cells of one plugin have used.
 #[derive(Debug)]
 pub(crate) struct Share {
     id: u64,
+    group: Option<Arc<Group>>,
     /// Time used on any thread and not yet paid off by the steady part, in nanoseconds.
     debt_ns: AtomicU64,
     /// The time of the last change of `debt_ns`.
@@ -104,9 +117,19 @@ impl HandOvers {
 
 impl Share {
     pub(crate) fn new() -> Arc<Self> {
+        Self::of(None)
+    }
+
+    /// A share of what a group has.
+    pub(crate) fn within(group: Arc<Group>) -> Arc<Self> {
+        Self::of(Some(group))
+    }
+
+    fn of(group: Option<Arc<Group>>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
+            group,
             debt_ns: AtomicU64::new(0),
             charged_at: AtomicU64::new(now()),
             uncharged: (0..slots::shard_count()).map(|_| Uncharged::default()).collect(),
@@ -156,6 +179,36 @@ impl Share {
         let owed = |debt: u64| Some(debt.saturating_sub(since / STEADY_DIVISOR) + used);
         let before = self.debt_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, owed).unwrap_or_default();
         owed(before).unwrap_or_default()
+    }
+
+    /// The time that its cells, or those of its whole group, have used among the workers, and its own.
+    fn worker_time(&self) -> (u64, u64) {
+        let own = self.worker_time_ns.load(Ordering::Relaxed);
+        (self.group.as_ref().map_or(own, |group| group.worker_time_ns.load(Ordering::Relaxed)), own)
+    }
+
+    /// Records a slice among the workers.
+    fn record_slice(&self, used: u64) {
+        self.worker_time_ns.fetch_add(used, Ordering::Relaxed);
+        if let Some(group) = &self.group {
+            group.worker_time_ns.fetch_add(used, Ordering::Relaxed);
+        }
+    }
+
+    /// Continues where the others are after a pause. `is_group_there`: other cells of its group wait already.
+    fn rejoin(&self, virtual_time: u64, is_group_there: bool) {
+        let Some(group) = &self.group else {
+            self.worker_time_ns.fetch_max(virtual_time, Ordering::Relaxed);
+            return;
+        };
+        if !is_group_there {
+            group.worker_time_ns.fetch_max(virtual_time, Ordering::Relaxed);
+        }
+        self.worker_time_ns.fetch_max(group.virtual_time_ns.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    fn is_of(&self, group: &Arc<Group>) -> bool {
+        self.group.as_ref().is_some_and(|own| Arc::ptr_eq(own, group))
     }
 
     /// Returns `true` if a new cell begins among the workers, and counts it then. `contended` is asked last, because it
@@ -317,13 +370,7 @@ pub(crate) static WORKERS: LazyLock<Workers> =
 impl Workers {
     fn push(&'static self, share: &Arc<Share>, cell: Runnable) {
         let mut runnable = self.runnable.lock().unwrap_or_else(PoisonError::into_inner);
-        let virtual_time = runnable.virtual_time_ns;
-        let queue = runnable.by_share.entry(share.id).or_insert_with(|| {
-            share.worker_time_ns.fetch_max(virtual_time, Ordering::Relaxed);
-            RunQueue { share: Arc::clone(share), cells: VecDeque::new() }
-        });
-        queue.cells.push_back(cell);
-        runnable.queued += 1;
+        runnable.push(share, cell);
         if runnable.backlog() > 0 && runnable.threads < max_threads() && self.spawn() {
             runnable.threads += 1;
         }
@@ -348,7 +395,7 @@ impl Workers {
                 let _ = catch_unwind(AssertUnwindSafe(|| cell.run()));
                 let ended = now();
                 let used = ended.saturating_sub(started);
-                share.worker_time_ns.fetch_add(used, Ordering::Relaxed);
+                share.record_slice(used);
                 share.count(used, 0);
                 share.charge(used, ended);
                 self.end_slice();
@@ -389,16 +436,31 @@ impl RunQueues {
         self.queued.saturating_sub(self.threads.saturating_sub(self.running))
     }
 
-    /// Takes a cell of the share that has used least, to be run by the calling thread.
+    fn push(&mut self, share: &Arc<Share>, cell: Runnable) {
+        if !self.by_share.contains_key(&share.id) {
+            let is_group_there =
+                share.group.as_ref().is_some_and(|group| self.by_share.values().any(|queue| queue.share.is_of(group)));
+            share.rejoin(self.virtual_time_ns, is_group_there);
+        }
+        let new = || RunQueue { share: Arc::clone(share), cells: VecDeque::new() };
+        self.by_share.entry(share.id).or_insert_with(new).cells.push_back(cell);
+        self.queued += 1;
+    }
+
+    /// Takes a cell of the group that has used least, and within it of the share that has used least, to be run by the
+    /// calling thread.
     fn pop(&mut self) -> Option<(Arc<Share>, Runnable)> {
-        let used = |queue: &RunQueue| queue.share.worker_time_ns.load(Ordering::Relaxed);
-        let (&id, queue) = self.by_share.iter_mut().min_by_key(|(_, queue)| used(queue))?;
+        let (&id, queue) = self.by_share.iter_mut().min_by_key(|(_, queue)| queue.share.worker_time())?;
         let share = Arc::clone(&queue.share);
         let cell = queue.cells.pop_front();
         if queue.cells.is_empty() {
             self.by_share.remove(&id);
         }
-        self.virtual_time_ns = self.virtual_time_ns.max(share.worker_time_ns.load(Ordering::Relaxed));
+        let (used, own) = share.worker_time();
+        self.virtual_time_ns = self.virtual_time_ns.max(used);
+        if let Some(group) = &share.group {
+            group.virtual_time_ns.fetch_max(own, Ordering::Relaxed);
+        }
         let cell = cell?;
         self.queued -= 1;
         self.running += 1;
@@ -479,6 +541,37 @@ mod tests {
             share.charge(10_000_000, now);
         }
         assert!(share.begins_among_workers(now, || true));
+    }
+
+    #[test]
+    fn a_group_has_one_part_however_many_shares_it_has() {
+        let cell = || async_task::spawn(async {}, |_| {}).0;
+        let group: Arc<Group> = Arc::default();
+        let of_group: Vec<_> = (0..5).map(|_| Share::within(Arc::clone(&group))).collect();
+        let alone = Share::new();
+        let mut queues = RunQueues::default();
+        let mut counts = HashMap::new();
+        for share in of_group.iter().chain([&alone]) {
+            queues.push(share, cell());
+        }
+        for _ in 0..1_000 {
+            let (share, _cell) = queues.pop().unwrap();
+            share.record_slice(1_000_000);
+            *counts.entry(share.id).or_insert(0) += 1;
+            queues.push(&share, cell());
+        }
+        assert_eq!(counts[&alone.id], 500, "{counts:?}");
+        assert!(of_group.iter().all(|share| counts[&share.id] == 100), "{counts:?}");
+        // A share that comes later begins where the others are, and a pause saves nothing up.
+        let late = Share::within(group);
+        queues.push(&late, cell());
+        for _ in 0..1_200 {
+            let (share, _cell) = queues.pop().unwrap();
+            share.record_slice(1_000_000);
+            *counts.entry(share.id).or_insert(0) += 1;
+            queues.push(&share, cell());
+        }
+        assert!((98..=101).contains(&counts[&late.id]), "{counts:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     error::CellError,
     limits::Limits,
     schedule::{
+        allotment::Allotment,
         levels::{Levels, MAX_NESTING},
         slots::Slot,
     },
@@ -21,8 +22,14 @@ pub(crate) struct Queue {
     most: u64,
 }
 
-/// The permits of one cell, of its plugin and of its engine; returned when they are dropped.
-pub(crate) type CellPermits<'a> = (Option<Slot<'a>>, Option<Slot<'a>>);
+/// The permits of one cell: of its plugin, of its sandbox where that shares an engine, and of the engine. Returned when
+/// they are dropped.
+#[derive(Default)]
+pub(crate) struct CellPermits<'a> {
+    _plugin: Option<Slot<'a>>,
+    _sandbox: Option<Slot<'a>>,
+    _engine: Option<Slot<'a>>,
+}
 
 /// The waiting time of one call. A call that finds a free cell never reads the clock.
 #[derive(Debug, Default)]
@@ -63,12 +70,14 @@ impl Queue {
         Self { cells: Levels::new(cells, cells), waiting: AtomicU64::new(0), most: limits.waiting_cells }
     }
 
-    /// Waits for a cell of the plugin, and for a slot of the engine.
+    /// Waits for a cell of the plugin, for one of its sandbox's `allotment`, and for a slot of the engine. All calls take
+    /// them in this order, so that no two wait for one another.
     ///
     /// # Errors
     /// [`CellError::Busy`] when the queue is full, [`CellError::HostError`] when the call is nested too deeply.
     pub(crate) async fn enter<'a>(
         &'a self,
+        allotment: Option<&'a Allotment>,
         engine: &'a CellEngine,
         nesting: u8,
         wait: &mut Wait,
@@ -77,10 +86,14 @@ impl Queue {
             let message = format!("the call is inside of {nesting} cells, more than {MAX_NESTING}");
             return Err(CellError::HostError { message });
         }
-        if let Some(cell) = self.cells.try_acquire(nesting)
-            && let Some(slot) = engine.free_slot(nesting)
+        let free = || match allotment {
+            Some(allotment) => allotment.try_acquire(engine, nesting),
+            None => Some((None, engine.free_slot(nesting)?)),
+        };
+        if let Some(plugin) = self.cells.try_acquire(nesting)
+            && let Some((sandbox, engine)) = free()
         {
-            return Ok((Some(cell), Some(slot)));
+            return Ok(CellPermits { _plugin: Some(plugin), _sandbox: sandbox, _engine: Some(engine) });
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiter = Waiter(&self.waiting);
@@ -89,8 +102,12 @@ impl Queue {
             return Err(CellError::Busy { message });
         }
         wait.since = Some(Instant::now());
-        let permits = (self.cells.acquire(nesting).await, engine.slot(nesting).await);
+        let plugin = self.cells.acquire(nesting).await;
+        let (sandbox, engine) = match allotment {
+            Some(allotment) => allotment.acquire(engine, nesting).await,
+            None => (None, engine.slot(nesting).await),
+        };
         wait.end();
-        Ok(permits)
+        Ok(CellPermits { _plugin: plugin, _sandbox: sandbox, _engine: engine })
     }
 }

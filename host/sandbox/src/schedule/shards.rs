@@ -7,7 +7,7 @@
 //! runs on changes nothing about its permissions.
 
 use super::slots;
-use crate::{describe::OperationSchemas, plugin::Linked, sandbox::Pool};
+use crate::{describe::OperationSchemas, plugin::Linked, pools::Pool};
 use std::{
     sync::{
         Arc, OnceLock,

@@ -3,21 +3,17 @@
 use super::{HostBuilder, set};
 use crate::{
     config::{Config, PluginConfig},
-    host::{HostError, loading::Ground},
+    host::{Duplicate, HostError, SharedPools, loading::Ground, pools::PoolSettings},
 };
 use opcell_sandbox::{
-    Allocation, CompileLimits, CompileMode, LoadRequest, Metering, PluginSource, Sandbox, SandboxConfig,
+    Allocation, CompileLimits, CompileMode, LoadRequest, Metering, PartConfig, PluginSource, Sandbox, SandboxConfig,
 };
 
 /// The differences from the sandbox's defaults.
 #[derive(Default)]
 pub(in crate::host) struct SandboxSettings {
-    compile: Option<CompileMode>,
-    compile_limits: Option<CompileLimits>,
-    cells: Option<u32>,
-    metering: Option<Metering>,
-    allocation: Option<Allocation>,
-    keep_resident: Option<usize>,
+    own: PoolSettings,
+    shared: Option<SharedPools>,
 }
 
 impl HostBuilder {
@@ -31,7 +27,7 @@ impl HostBuilder {
     /// let builder = Host::builder().compile(CompileMode::TrustedInProcess);
     /// ```
     pub fn compile(mut self, mode: CompileMode) -> Self {
-        set(&mut self.sandbox.compile, mode, "compile", &mut self.twice);
+        set(&mut self.sandbox.own.compile, mode, "compile", &mut self.twice);
         self
     }
 
@@ -42,18 +38,19 @@ impl HostBuilder {
     /// let builder = Host::builder().compile_limits(opcell::CompileLimits::default());
     /// ```
     pub fn compile_limits(mut self, limits: CompileLimits) -> Self {
-        set(&mut self.sandbox.compile_limits, limits, "compile_limits", &mut self.twice);
+        set(&mut self.sandbox.own.compile_limits, limits, "compile_limits", &mut self.twice);
         self
     }
 
-    /// Sets the maximum number of cells that run at once, all plugins together: 1 to 4,096. Default 64.
+    /// Sets the maximum number of cells that run at once, all plugins together: 1 to 4,096. Default 64. With
+    /// [shared pools](HostBuilder::shared_pools), the maximum of this host's cells; by default half of the pools'.
     ///
     /// ```
     /// # use opcell::prelude::*;
     /// let builder = Host::builder().cells(16);
     /// ```
     pub fn cells(mut self, cells: u32) -> Self {
-        set(&mut self.sandbox.cells, cells, "cells", &mut self.twice);
+        set(&mut self.sandbox.own.cells, cells, "cells", &mut self.twice);
         self
     }
 
@@ -64,7 +61,7 @@ impl HostBuilder {
     /// let builder = Host::builder().metering(Metering::Deterministic);
     /// ```
     pub fn metering(mut self, metering: Metering) -> Self {
-        set(&mut self.sandbox.metering, metering, "metering", &mut self.twice);
+        set(&mut self.sandbox.own.metering, metering, "metering", &mut self.twice);
         self
     }
 
@@ -75,7 +72,28 @@ impl HostBuilder {
     /// let builder = Host::builder().pool(opcell::Allocation::OnDemand);
     /// ```
     pub fn pool(mut self, allocation: Allocation) -> Self {
-        set(&mut self.sandbox.allocation, allocation, "pool", &mut self.twice);
+        set(&mut self.sandbox.own.allocation, allocation, "pool", &mut self.twice);
+        self
+    }
+
+    /// Runs the cells of this host in pools that other hosts of the process share: address space, engines and compiled
+    /// code are there once. Everything else stays the host's own. [`HostBuilder::cells`] is then the maximum of its own
+    /// cells, within the pools', and its plugins together have one share of the processors. The settings of the
+    /// compiler, its cache and the pools are those of [`SharedPools`]: made here as well, they are an error.
+    ///
+    /// ```
+    /// use opcell::{SharedPools, prelude::*};
+    ///
+    /// # async fn build(projects: Vec<Config>) -> Result<(), HostError> {
+    /// let pools = SharedPools::builder().cells(128).build();
+    /// for project in projects {
+    ///     let host = Host::builder().config(project).shared_pools(&pools).cells(16).build().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shared_pools(mut self, pools: &SharedPools) -> Self {
+        set(&mut self.sandbox.shared, pools.clone(), "shared_pools", &mut self.twice);
         self
     }
 
@@ -86,26 +104,43 @@ impl HostBuilder {
     /// let builder = Host::builder().keep_resident(64 << 10);
     /// ```
     pub fn keep_resident(mut self, bytes: usize) -> Self {
-        set(&mut self.sandbox.keep_resident, bytes, "keep_resident", &mut self.twice);
+        set(&mut self.sandbox.own.keep_resident, bytes, "keep_resident", &mut self.twice);
         self
     }
 }
 
 impl SandboxSettings {
+    /// Checks that nothing is set here that the shared pools decide.
+    pub(in crate::host) fn check(&self, has_cache: bool) -> Result<(), HostError> {
+        let own = self.own.of_pools().into_iter().chain(has_cache.then_some("cache"));
+        match own.into_iter().next().filter(|_| self.shared.is_some()) {
+            Some(setting) => Err(Duplicate::Setting { setting, places: "by a call and by the shared pools" }.into()),
+            None => Ok(()),
+        }
+    }
+
     pub(in crate::host) fn open(&self, config: &Config, ground: &Ground) -> Result<Sandbox, HostError> {
-        let compile = self.compile.clone().map_or_else(CompileMode::find, Ok)?;
-        let defaults = SandboxConfig::new(compile);
+        if let Some(shared) = &self.shared {
+            let part = PartConfig {
+                control: ground.control.clone(),
+                written: ground.written.clone(),
+                limits: config.limits.clone(),
+                cells: self.own.cells,
+            };
+            return Ok(Sandbox::over(shared.open()?.clone(), part));
+        }
+        let pools = self.own.config(ground.places.compiled())?;
         let sandbox = Sandbox::new(SandboxConfig {
-            compile_limits: self.compile_limits.clone().unwrap_or_default(),
-            cache: ground.places.compiled(),
+            compile_limits: pools.compile_limits,
+            cache: pools.cache,
             control: ground.control.clone(),
             written: ground.written.clone(),
             limits: config.limits.clone(),
-            cells: self.cells.unwrap_or(defaults.cells),
-            keep_resident: self.keep_resident.unwrap_or(defaults.keep_resident),
-            allocation: self.allocation.unwrap_or_default(),
-            metering: self.metering.unwrap_or_default(),
-            ..defaults
+            cells: pools.cells,
+            keep_resident: pools.keep_resident,
+            allocation: pools.allocation,
+            metering: pools.metering,
+            ..SandboxConfig::new(pools.compile)
         })?;
         if let Some(warning) = sandbox.warning() {
             tracing::warn!("{warning}");
