@@ -21,10 +21,7 @@ mod sessions;
 
 use forge::Forge;
 use futures_util::StreamExt as _;
-use opcell::{
-    Config, Host, RunOutcome, Status, TypedReceipt, Value, Workflow, remedy,
-    run::{receipt, typed},
-};
+use opcell::{Config, Host, RunOutcome, Status, TypedReceipt, Value, Workflow, remedy};
 use opcell_sandbox::CompileMode;
 use opcell_types::Source;
 use std::{
@@ -58,9 +55,9 @@ async fn run(host: &Host, workflow: &Workflow, input: Value) -> (RunOutcome, Vec
     let events = run.events().await.unwrap();
     let receipts = events
         .filter_map(async |recorded| {
-            let receipt = receipt(&recorded.event)?;
+            let receipt = recorded.event.receipt()?;
             // Its types lose nothing.
-            let again = match typed(receipt).unwrap() {
+            let again = match TypedReceipt::of(receipt).unwrap() {
                 TypedReceipt::Cell(cell) => serde_json::to_value(cell),
                 TypedReceipt::Call(call) => serde_json::to_value(call),
                 // Of a kind that is newer than this test.

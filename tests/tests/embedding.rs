@@ -12,6 +12,8 @@ mod calls;
 mod models;
 #[path = "embedding/page.rs"]
 mod page;
+#[path = "embedding/products.rs"]
+mod products;
 #[path = "embedding/programs.rs"]
 mod programs;
 #[path = "embedding/projects.rs"]
@@ -24,8 +26,16 @@ use opcell_cli::selftest::component_from_wat;
 
 /// The component of `plugin.wat`, which asks for the tool `shop.price`.
 fn component() -> Vec<u8> {
-    let manifest = r#"{"schema":1,"name":"shop","version":"1.0.0","capabilities":{"tools":[{"name":"shop.price","reason":"to say what a thing costs"}]}}"#;
-    component_from_wat(include_str!("embedding/plugin.wat"), None, "operation-plugin", Some(manifest)).unwrap()
+    component_asking(&["shop.price"])
+}
+
+/// The same, asking for these tools.
+fn component_asking(tools: &[&str]) -> Vec<u8> {
+    let tools = tools.iter().map(|name| serde_json::json!({"name": name, "reason": "to say what a thing costs"}));
+    let capabilities = serde_json::json!({"tools": tools.collect::<Vec<_>>()});
+    let manifest = serde_json::json!({"schema": 1, "name": "shop", "version": "1.0.0", "capabilities": capabilities});
+    let wat = include_str!("embedding/plugin.wat");
+    component_from_wat(wat, None, "operation-plugin", Some(&manifest.to_string())).unwrap()
 }
 
 fn shop() -> PluginConfig {

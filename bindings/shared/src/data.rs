@@ -1,7 +1,7 @@
 //! Runs as data.
 
 use crate::error::denial;
-use opcell::{Answer, Outcome, Question, Recorded, RunOutcome, RunUpdate, Value, consent::Requests, run::receipt};
+use opcell::{Answer, Outcome, Question, Recorded, RunOutcome, RunUpdate, Value, consent::Requests};
 
 /// An update of a run: an object with `event`, or one with `questions`.
 #[must_use]
@@ -22,7 +22,7 @@ pub fn history(history: &[Recorded]) -> Value {
 /// An event of a run, with the receipt that it brings.
 #[must_use]
 pub fn event(recorded: &Recorded) -> Value {
-    let receipt = receipt(&recorded.event).map(|receipt| (**receipt).clone());
+    let receipt = recorded.event.receipt().map(|receipt| (**receipt).clone());
     Value::object([
         ("seq", Value::from(recorded.seq)),
         ("at", Value::from(recorded.at.to_text())),

@@ -943,6 +943,67 @@ pub enum Answer {
 }
 
 impl Event {
+    /// The receipt that it brings, if a cell or a call of a tool ended with it, or was stopped.
+    #[must_use]
+    pub fn receipt(&self) -> Option<&Receipt> {
+        let reply = match self {
+            Self::Replied { reply, .. } | Self::GrantAsked { reply, .. } | Self::InputAsked { reply, .. } => {
+                reply.as_ref()
+            }
+            Self::Abandoned { receipt, .. } => return receipt.as_ref(),
+            Self::StepCalled { call, .. } | Self::ElementCalled { call, .. } => return call.receipt.as_ref(),
+            Self::RunStarted(_)
+            | Self::DefinitionPinned { .. }
+            | Self::StepEntered { .. }
+            | Self::StepSkipped { .. }
+            | Self::StepPrepared { .. }
+            | Self::EachStarted { .. }
+            | Self::ElementEntered { .. }
+            | Self::ElementFinished { .. }
+            | Self::GroupEntered { .. }
+            | Self::Chosen { .. }
+            | Self::GroupFinished { .. }
+            | Self::Requested { .. }
+            | Self::Retrying { .. }
+            | Self::TurnStarted { .. }
+            | Self::Interjected { .. }
+            | Self::Guarded { .. }
+            | Self::TurnFinished { .. }
+            | Self::InstanceStarted { .. }
+            | Self::InstanceFinished { .. }
+            | Self::StepFinished { .. }
+            | Self::Judged { .. }
+            | Self::Routed { .. }
+            | Self::EventRaised { .. }
+            | Self::ArtifactSet { .. }
+            | Self::SignalReceived(_)
+            | Self::SignalTaken { .. }
+            | Self::WaitStarted { .. }
+            | Self::InDoubt { .. }
+            | Self::Answered { .. }
+            | Self::GrantAnswered { .. }
+            | Self::InputAnswered { .. }
+            | Self::InnerStarted { .. }
+            | Self::InnerRequested { .. }
+            | Self::InnerSlept { .. }
+            | Self::InnerReplied { .. }
+            | Self::CallsAsked { .. }
+            | Self::CallAnswered { .. }
+            | Self::CallsExpired { .. }
+            | Self::LimitReached { .. }
+            | Self::CancelRequested { .. }
+            | Self::RunRepinned(_)
+            | Self::Ticked
+            | Self::RunFinished(_) => return None,
+        };
+        match reply {
+            EffectReply::Invoke(reply) => reply.receipt.as_ref(),
+            EffectReply::Judge(reply) => reply.receipt.as_ref(),
+            EffectReply::Tool(reply) => reply.receipt.as_ref(),
+            EffectReply::Open(_) | EffectReply::Round(_) | EffectReply::Slept | EffectReply::Found => None,
+        }
+    }
+
     /// Returns `true` if the event came from outside; everything else the core decided.
     #[must_use]
     pub fn comes_from_outside(&self) -> bool {

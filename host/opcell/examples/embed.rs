@@ -2,11 +2,7 @@
 //!
 //! Build the plugins once with `cargo xtask guests`, then `cargo run -p opcell --example embed [DIRECTORY]`.
 
-use opcell::{
-    TypedReceipt,
-    prelude::*,
-    run::{receipt, typed},
-};
+use opcell::{TypedReceipt, prelude::*};
 
 const WORKFLOW: &str = r#"
 {:name "markers"
@@ -31,8 +27,8 @@ async fn markers() -> Result<(), Box<dyn std::error::Error>> {
     let mut events = run.events().await?;
     while let Some(recorded) = events.next().await {
         eprintln!("{:>3} {}", recorded.seq, recorded.event.kind());
-        if let Some(receipt) = receipt(&recorded.event) {
-            match typed(receipt)? {
+        if let Some(receipt) = recorded.event.receipt() {
+            match TypedReceipt::of(receipt)? {
                 TypedReceipt::Cell(cell) => {
                     let files = cell.touched.files.len();
                     eprintln!(

@@ -1,12 +1,12 @@
 //! The project file, `opcell.toml`: which plugins there are, what each may reach, and within which limits.
 //!
-//! [`text`] is the file as written, [`check`] is what it means and whether that exists ([`tools`] for what documents
+//! `text` is the file as written, `check` is what it means and whether that exists ([`tools`] for what documents
 //! call), [`edit`] changes it without touching comments, [`lock`] remembers what plugins asked for, so that an upgrade
 //! which asks for more is noticed. Nothing is granted that the file does not say; a file with one mistake grants
 //! nothing at all.
 
 pub mod accepted_tools;
-pub mod check;
+pub(crate) mod check;
 mod component;
 pub(crate) mod control;
 pub mod edit;
@@ -14,7 +14,7 @@ pub mod journal;
 pub mod lock;
 pub mod origin;
 pub mod schema;
-pub mod text;
+pub(crate) mod text;
 pub mod tools;
 mod withdraw;
 
@@ -29,10 +29,12 @@ use crate::{
     source,
     triggers::Trigger,
 };
+pub use check::HOST_TOOLS;
 pub(crate) use check::skills::SKILL_ROOT;
 pub(crate) use component::Component;
 pub use component::{ComponentStore, StoreFailure};
-use indexmap::IndexMap;
+/// The maps of a project, in the order of its file.
+pub use indexmap::IndexMap;
 pub use journal::{JournalPlace, JournalServer, JournalSettings};
 use opcell_engine::ValueLimits;
 use opcell_ir::{
@@ -58,6 +60,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
+pub use text::{ApprovedCall, ContextFiles};
 use tools::{McpServer, ToolTarget};
 
 /// The file's name.
@@ -166,7 +169,7 @@ pub struct SessionSettings {
     /// The treatment of a session that declares a tool which is not there.
     pub missing_tools: MissingTools,
     /// The files that every prompt shows.
-    pub context_files: text::ContextFilesText,
+    pub context_files: ContextFiles,
     /// Requests that models may make with `http.fetch`; the tool is there when there is one.
     pub http: Vec<HttpRule>,
     /// Commands that models may run; absent: none.
@@ -180,7 +183,7 @@ pub struct SessionSettings {
     /// The same for the tools that a plugin calls, by the plugin's name.
     pub plugin_approvals: IndexMap<String, ApprovalRules>,
     /// Calls that a person has approved for always.
-    pub approved: Vec<text::ApprovedCall>,
+    pub approved: Vec<ApprovedCall>,
     /// Models of the embedding program.
     pub(crate) model: Option<OwnModels>,
 }

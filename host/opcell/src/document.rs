@@ -54,6 +54,7 @@ impl Companion {
 
 /// A document that was read and compiled, for better or worse.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Document {
     /// The text.
     pub source: Arc<SourceFile>,

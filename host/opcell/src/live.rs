@@ -12,7 +12,7 @@ mod files;
 use crate::{
     config::{Config, PluginConfig, control, lock::Locked},
     differences::{Difference, differences},
-    host::{Host, HostError, Parts},
+    host::{Host, HostError, NewPermissions, Parts},
     pins,
     report::Rejected,
     source,
@@ -231,6 +231,33 @@ impl LiveHost {
         let _one = self.0.exchanging.lock().await;
         let host = self.now();
         let new = host.without_plugin_as(name, host.parts_beside(&self.0.engine)).await?;
+        self.begin_with(new);
+        Ok(())
+    }
+
+    /// Puts another version of a plugin, or other grants, limits and settings, in its place for what begins now: an update
+    /// that a user installs. There is no moment without the plugin. Calls that are in flight and runs that began with the
+    /// one before end with it.
+    ///
+    /// ```
+    /// # use opcell::{LiveHost, prelude::*};
+    /// # async fn example(live: &LiveHost, newer: Vec<u8>) -> Result<(), Box<dyn std::error::Error>> {
+    /// live.replace(PluginConfig::from_bytes("spelling", newer)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such plugin, or its component or a credential is in another file than before; as
+    /// [`Host::reload`]. Everything stays as it is.
+    pub async fn replace(&self, plugin: PluginConfig) -> Result<(), HostError> {
+        let _one = self.0.exchanging.lock().await;
+        let host = self.now();
+        let moved = host.plugin_config(&plugin.name).and_then(|known| host.needs_restart(known, &plugin));
+        if let Some(why) = moved {
+            return Err(restart(&plugin.name, why));
+        }
+        let new = host.remade(host.parts_beside(&self.0.engine), plugin, NewPermissions::Refuse).await?;
         self.begin_with(new);
         Ok(())
     }

@@ -43,6 +43,7 @@ pub struct PromptRequest {
 /// The prompt of one session.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct StepPrompt {
     /// The workflow that the step is in, where it is one that this workflow delegates to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,6 +70,7 @@ pub struct StepPrompt {
 /// The price of a prompt's tokens, in US dollars per million.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct PromptPrice {
     /// The model, as `provider/model`.
     pub model: String,
@@ -81,6 +83,7 @@ pub struct PromptPrice {
 /// One message that is there before the model answers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub struct PromptMessage {
     /// The prompt group, of a session that has several.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -36,6 +36,7 @@ pub const CACHE: &str = ".cache";
 
 /// A server as its publisher describes it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Published {
     /// Its name in the registry, such as `io.github.user/weather`.
     pub name: String,
@@ -107,6 +108,7 @@ impl PackageManager {
 
 /// A variable of the environment that a server asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Variable {
     /// Its name.
     pub name: String,
@@ -122,6 +124,7 @@ pub struct Variable {
 
 /// A header whose secret comes from the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RemoteCredential {
     /// The header's name, in lower case.
     pub header: String,

@@ -5,8 +5,6 @@ use crate::{
     report::Rejected,
 };
 use opcell_engine::{
-    Event,
-    event::EffectReply,
     program::{Program, ProgramError},
     receipt::{CallReceipt, Receipt, is_of_call},
 };
@@ -178,15 +176,29 @@ pub enum TypedReceipt {
     Call(Box<CallReceipt>),
 }
 
-/// Reads a receipt with its fields as types.
-///
-/// # Errors
-/// When a host of another version wrote it, whose receipts had other fields.
-pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
-    Ok(match is_of_call(receipt) {
-        true => TypedReceipt::Call(Box::new(receipt.to()?)),
-        false => TypedReceipt::Cell(Box::new(receipt.to()?)),
-    })
+impl TypedReceipt {
+    /// Reads a receipt with its fields as types.
+    ///
+    /// ```
+    /// # use opcell::{TypedReceipt, prelude::*};
+    /// # fn example(recorded: &Recorded) -> Result<(), Box<dyn std::error::Error>> {
+    /// if let Some(receipt) = recorded.event.receipt()
+    ///     && let TypedReceipt::Cell(cell) = TypedReceipt::of(receipt)?
+    /// {
+    ///     println!("{} ticks, {} bytes", cell.ticks, cell.peak_memory);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When a host of another version wrote it, whose receipts had other fields.
+    pub fn of(receipt: &Receipt) -> Result<Self, serde_json::Error> {
+        Ok(match is_of_call(receipt) {
+            true => Self::Call(Box::new(receipt.to()?)),
+            false => Self::Cell(Box::new(receipt.to()?)),
+        })
+    }
 }
 
 /// Returns the reason why a workflow does not take an input, if it has an input schema that says so. A run that is
@@ -194,67 +206,6 @@ pub fn typed(receipt: &Receipt) -> Result<TypedReceipt, serde_json::Error> {
 #[must_use]
 pub fn refusal(workflow: &Workflow, input: &opcell_types::Value) -> Option<String> {
     workflow.program().ok()?.refuses(input)
-}
-
-/// The receipt that an event brings, if a cell or a call of a tool ended with it, or was stopped.
-#[must_use]
-pub fn receipt(event: &Event) -> Option<&Receipt> {
-    let reply = match event {
-        Event::Replied { reply, .. } | Event::GrantAsked { reply, .. } | Event::InputAsked { reply, .. } => {
-            reply.as_ref()
-        }
-        Event::Abandoned { receipt, .. } => return receipt.as_ref(),
-        Event::StepCalled { call, .. } | Event::ElementCalled { call, .. } => return call.receipt.as_ref(),
-        Event::RunStarted(_)
-        | Event::DefinitionPinned { .. }
-        | Event::StepEntered { .. }
-        | Event::StepSkipped { .. }
-        | Event::StepPrepared { .. }
-        | Event::EachStarted { .. }
-        | Event::ElementEntered { .. }
-        | Event::ElementFinished { .. }
-        | Event::GroupEntered { .. }
-        | Event::Chosen { .. }
-        | Event::GroupFinished { .. }
-        | Event::Requested { .. }
-        | Event::Retrying { .. }
-        | Event::TurnStarted { .. }
-        | Event::Interjected { .. }
-        | Event::Guarded { .. }
-        | Event::TurnFinished { .. }
-        | Event::InstanceStarted { .. }
-        | Event::InstanceFinished { .. }
-        | Event::StepFinished { .. }
-        | Event::Judged { .. }
-        | Event::Routed { .. }
-        | Event::EventRaised { .. }
-        | Event::ArtifactSet { .. }
-        | Event::SignalReceived(_)
-        | Event::SignalTaken { .. }
-        | Event::WaitStarted { .. }
-        | Event::InDoubt { .. }
-        | Event::Answered { .. }
-        | Event::GrantAnswered { .. }
-        | Event::InputAnswered { .. }
-        | Event::InnerStarted { .. }
-        | Event::InnerRequested { .. }
-        | Event::InnerSlept { .. }
-        | Event::InnerReplied { .. }
-        | Event::CallsAsked { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallsExpired { .. }
-        | Event::LimitReached { .. }
-        | Event::CancelRequested { .. }
-        | Event::RunRepinned(_)
-        | Event::Ticked
-        | Event::RunFinished(_) => return None,
-    };
-    match reply {
-        EffectReply::Invoke(reply) => reply.receipt.as_ref(),
-        EffectReply::Judge(reply) => reply.receipt.as_ref(),
-        EffectReply::Tool(reply) => reply.receipt.as_ref(),
-        EffectReply::Open(_) | EffectReply::Round(_) | EffectReply::Slept | EffectReply::Found => None,
-    }
 }
 
 #[cfg(test)]
@@ -269,7 +220,7 @@ mod tests {
         let arguments = Value::object([("url", Value::from("https://example.org"))]);
         let call = CallReceipt::of_tool("fetch", Some(Provider::Mcp("web".into())), &arguments);
         let written = call.ended(Duration::from_millis(3), Ok(7), None).to_receipt().unwrap();
-        let TypedReceipt::Call(read) = typed(&written).unwrap() else { panic!("{written:?}") };
+        let TypedReceipt::Call(read) = TypedReceipt::of(&written).unwrap() else { panic!("{written:?}") };
         assert_eq!((read.status, read.bytes_out, read.duration_us), (CallStatus::Completed, 7, 3_000));
         assert_eq!(read.provider, Some(Provider::Mcp("web".into())));
         assert_eq!(read.to_receipt(), Some(written));
@@ -278,6 +229,6 @@ mod tests {
     #[test]
     fn a_receipt_of_another_version_is_an_error() {
         let unknown = Receipt::from(Value::object([("plugin", Value::from("p"))]));
-        assert!(typed(&unknown).is_err());
+        assert!(TypedReceipt::of(&unknown).is_err());
     }
 }

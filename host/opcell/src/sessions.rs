@@ -6,7 +6,7 @@ use crate::{
     catalog::{Catalog, Offer},
     config::{
         OwnModels, SessionSettings, SkillScript,
-        text::{ApprovedCall, ContextFilesText},
+        text::{ApprovedCall, ContextFiles},
     },
     http::HttpClient,
     library::Library,
@@ -108,8 +108,8 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         }
     };
     let context_files = match settings.context_files {
-        ContextFilesText::None => Vec::new(),
-        ContextFilesText::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
+        ContextFiles::None => Vec::new(),
+        ContextFiles::Project => project_context(around.root).map_err(|error| wrong(error.to_string()))?,
     };
     let mut tools = around.own;
     tools.extend(operation_tools(around.catalog, around.scripts));

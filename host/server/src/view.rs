@@ -259,7 +259,7 @@ impl View {
             let tool = span.filter(|_| is_tool || is_augmenter).map(|span| span.name.as_str().into());
             self.said.push(Said { seq: recorded.seq, step, tool });
         }
-        if let Some(receipt) = opcell::run::receipt(&recorded.event) {
+        if let Some(receipt) = recorded.event.receipt() {
             if self.receipts.len() == RECEIPTS {
                 self.receipts.pop_front();
             }

@@ -113,7 +113,7 @@ async fn what_a_plugin_is_given_twice_is_an_error_unless_it_is_the_same() {
 
 /// A clock that jumps to the end of every delay.
 #[derive(Default)]
-struct Jumping(AtomicI64);
+pub struct Jumping(AtomicI64);
 
 #[async_trait]
 impl Timer for Jumping {

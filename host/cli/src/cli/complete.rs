@@ -15,7 +15,7 @@ use clap_complete::{
     env::Shells,
 };
 use opcell::{
-    config::{Config, check::HOST_TOOLS, lock::Lock},
+    config::{Config, HOST_TOOLS, lock::Lock},
     host::{Host, NewPermissions, UnusablePlugins},
     library::Library,
 };

@@ -5,7 +5,7 @@ use super::{
     units::{counted, milliseconds},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use opcell::{report::printable, run::receipt};
+use opcell::report::printable;
 use opcell_engine::{
     Program, Status,
     event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
@@ -228,7 +228,7 @@ impl StepProgress {
             | Event::InputAsked { effect, .. } => *effect,
             _ => return,
         };
-        self.receipts.extend(receipt(event).map(|receipt| (effect, receipt.without_record())));
+        self.receipts.extend(event.receipt().map(|receipt| (effect, receipt.without_record())));
     }
 
     fn place_of(&self, frame: FrameId) -> &Place {

@@ -307,7 +307,7 @@ pub struct SessionsText {
     /// `withhold` by default.
     pub missing_tools: MissingTools,
     /// Files that every prompt shows.
-    pub context_files: ContextFilesText,
+    pub context_files: ContextFiles,
     /// Requests that models may make with `http.fetch`.
     pub http: Vec<Spanned<HttpText>>,
     /// Commands; absent: there are none.
@@ -351,7 +351,8 @@ pub struct ContributionText {
 /// The files that every prompt shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ContextFilesText {
+#[non_exhaustive]
+pub enum ContextFiles {
     /// `AGENTS.md`, or else `CLAUDE.md`, of each directory from the repository's root down to the project.
     #[default]
     Project,

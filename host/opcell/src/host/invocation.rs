@@ -5,7 +5,7 @@ use crate::{
     catalog::{Catalog, Offer},
     gateway::{GatewayProgram, ProgramTargets},
     programs::SessionPrograms,
-    run::{TypedReceipt, typed},
+    run::TypedReceipt,
 };
 use opcell_engine::{
     call,
@@ -132,7 +132,7 @@ impl CallOutput {
     /// The receipt with its fields as types.
     #[must_use]
     pub fn typed_receipt(&self) -> Option<TypedReceipt> {
-        self.receipt.as_ref().and_then(|receipt| typed(receipt).ok())
+        self.receipt.as_ref().and_then(|receipt| TypedReceipt::of(receipt).ok())
     }
 
     /// Reads the data as a type.
@@ -181,7 +181,7 @@ impl CallError {
     /// The receipt with its fields as types.
     #[must_use]
     pub fn typed_receipt(&self) -> Option<TypedReceipt> {
-        self.receipt().and_then(|receipt| typed(receipt).ok())
+        self.receipt().and_then(|receipt| TypedReceipt::of(receipt).ok())
     }
 }
 

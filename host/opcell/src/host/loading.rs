@@ -583,7 +583,12 @@ impl Host {
 
     /// `refused` says what becomes of this plugin if it asks for more than was agreed to; of any other, the host's own
     /// settings do.
-    async fn remade(&self, mut parts: Parts, plugin: PluginConfig, refused: NewPermissions) -> Result<Self, HostError> {
+    pub(crate) async fn remade(
+        &self,
+        mut parts: Parts,
+        plugin: PluginConfig,
+        refused: NewPermissions,
+    ) -> Result<Self, HostError> {
         let name = plugin.name.clone();
         if !parts.config.plugins.contains_key(&name) {
             return Err(self.unknown_plugin(&name));

@@ -199,7 +199,7 @@ impl Pieces {
         let written = range.filter_map(|at| {
             let span = self.spans.get(at)?;
             let brought = span.receipt_at.and_then(|seq| receipts.get(&seq));
-            let receipt = brought.and_then(|brought| opcell::run::receipt(&brought.event));
+            let receipt = brought.and_then(|brought| brought.event.receipt());
             let span = Span { receipt: receipt.map(|receipt| (**receipt).clone()), ..span.clone() };
             Some(self.names.span(&span, &self.spans).to_string())
         });

@@ -229,7 +229,7 @@ pub(crate) fn moment_of(text: &str) -> Result<i64, Problem> {
 }
 
 fn receipt(recorded: &Recorded) -> Option<&Value> {
-    opcell::run::receipt(&recorded.event).map(|receipt| &**receipt)
+    recorded.event.receipt().map(|receipt| &**receipt)
 }
 
 fn denied(recorded: &Recorded) -> impl Iterator<Item = Denial> {

@@ -364,8 +364,7 @@ impl McpServer {
     /// The receipts that these events brought.
     async fn receipts(&self, run: &RunId, events: Vec<u64>) -> Vec<Json> {
         let events = self.tenant.views.events(run, events).await.unwrap_or_default();
-        let of = |recorded| Some(Json::from(&**opcell::run::receipt(recorded)?));
-        events.values().filter_map(|recorded| of(&recorded.event)).collect()
+        events.values().filter_map(|recorded| Some(Json::from(&**recorded.event.receipt()?))).collect()
     }
 
     /// Looks at a run of one of the offered workflows, and perhaps says something to it.

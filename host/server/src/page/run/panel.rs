@@ -119,6 +119,6 @@ impl Shown {
 }
 
 fn of(recorded: &Recorded) -> Option<(&opcell_types::Value, Vec<Denial>)> {
-    let receipt = opcell::run::receipt(&recorded.event)?;
+    let receipt = recorded.event.receipt()?;
     Some((receipt, remedy::of_receipt(receipt)))
 }
