@@ -29,7 +29,7 @@ const NOT_RUN: [(&str, &str, usize); 34] = [
     ("deploy.md", "sh", 2),
     ("distributing.md", "sh", 5),
     ("distributing.md", "text", 2),
-    ("embedding.md", "rust,ignore", 15),
+    ("embedding.md", "rust,ignore", 16),
     ("events.md", "sh", 1),
     ("first-plugin.md", "sh", 2),
     ("fleet.md", "sh", 2),

@@ -1,7 +1,7 @@
 //! Tenants of one server, apart from each other.
 
 use super::{
-    ASK, GREET, project,
+    ASK, GREET, keeper, project,
     server::{PATIENCE, Server, opcell},
     token,
 };
@@ -84,6 +84,45 @@ fn tenants_have_workflows_runs_and_a_share_of_their_own() {
     let floods: Vec<u16> = (0..40).map(|_| seen(&acme, "/v1/acme/runs").0).collect();
     assert!(floods.contains(&429), "{floods:?}");
     assert!((0..40).all(|_| seen(&zeta, "/v1/zeta/runs").0 == 200));
+}
+
+/// GiB of address space that a server reserves.
+fn reserved(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 20
+}
+
+#[test]
+fn tenants_share_the_pools_of_cells_and_see_their_own_part() {
+    let folder = project();
+    let plugin = |folder: &Path| {
+        fs::write(folder.join("test.wasm"), keeper()).unwrap();
+        let project = fs::read_to_string(folder.join("opcell.toml")).unwrap();
+        fs::write(folder.join("opcell.toml"), project + "\n[plugins.test]\npath = \"test.wasm\"\n").unwrap();
+    };
+    plugin(folder.path());
+    let alone = reserved(&Server::start_with(folder.path(), &["--cells", "8"]));
+    tenant(folder.path(), "acme", "cells = 2\n");
+    tenant(folder.path(), "zeta", "");
+    for name in ["acme", "zeta"] {
+        plugin(&folder.path().join(name));
+    }
+    let server = Server::start_with(folder.path(), &["--cells", "8"]);
+    let together = reserved(&server);
+    assert!(together < alone + alone / 2, "{alone} GiB for one project, {together} GiB for three");
+    let (_, _, metrics) = server.send("GET", "/metrics", &[], "");
+    let cells = |tenant: &str| {
+        let of = format!("opcell_pool_cells{{tenant=\"{tenant}\",pool=");
+        metrics.lines().filter_map(|line| Some(line.strip_prefix(&of)?.to_owned())).collect::<Vec<_>>()
+    };
+    for (tenant, most) in [("default", 4), ("acme", 2), ("zeta", 4)] {
+        assert_eq!(cells(tenant), [format!("\"shared\"}} {most}")], "{metrics}");
+    }
+    for tenant in ["default", "acme", "zeta"] {
+        let (status, operations) = server.get(&format!("/v1/{tenant}/operations"));
+        assert_eq!((status, operations["operations"].as_array().unwrap().is_empty()), (200, false), "{operations}");
+    }
 }
 
 #[test]
