@@ -13,6 +13,7 @@ mod javascript_runtime;
 mod package;
 mod process;
 mod prose;
+mod public_api;
 mod release;
 mod screenshots;
 mod toolchain;
@@ -34,6 +35,8 @@ usage: cargo xtask <task>
   bindings    the packages for Python and Node.js; `--release`, and `--test` installs them where there is no Rust and
               tests them
   prose       English as the glossary wants it, counted crate by crate: a count may only shrink
+  public-api  the public items of the crate `opcell`, compared with the list that was reviewed; `--save` writes it;
+              needs cargo-public-api
   authors     install the tools of plugins in Python, JavaScript and C, or say what to type
   javascript-runtime  the plugin `code` and its engine, into host/opcell/builtin; needs clang
   release     everything that a person installs, into dist/; `--verify` installs it and runs it
@@ -69,6 +72,7 @@ fn perform(arguments: &[String]) -> Result<()> {
         "book" => book::book(rest),
         "release" => release::release(rest),
         "prose" => prose::prose(rest),
+        "public-api" => public_api::public_api(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())
