@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
-use opcell::{CompileMode, prelude::*, remedy};
+use opcell::{CompileMode, ResumeOptions, prelude::*, remedy};
 use opcell_cli::selftest::component_from_wat;
 use serde_json::{Value as Json, json};
 use std::{
@@ -59,13 +59,21 @@ async fn call(host: &Host, case: &Json) -> Vec<String> {
             (Json::Null, json!({"kind": kind(failure), "code": &*failure.reason, "fault": fault(failure)}))
         }
     };
-    let found = json!({"data": data, "failure": failure, "denials": denials});
-    let expected = ["data", "failure", "denials"].into_iter().filter_map(|key| Some((key, case.get(key)?)));
+    let receipt = receipt.map(|receipt| serde_json::to_value(receipt).unwrap()).unwrap_or_default();
+    let found = json!({"data": data, "failure": failure, "denials": denials, "receipt": receipt});
+    let expected = ["data", "failure", "denials", "receipt"].into_iter().filter_map(|key| Some((key, case.get(key)?)));
     expected.flat_map(|(key, expected)| differences(expected, &found[key], &format!("{operation}.{key}"))).collect()
 }
 
 fn text(lines: &Json) -> String {
     lines.as_array().unwrap().iter().map(|line| format!("{}\n", line.as_str().unwrap())).collect()
+}
+
+/// The kinds of a run's events in order. A call that ends at once is one event, and otherwise several, so that cases name
+/// those of runs without calls.
+async fn events(host: &Host, run: &str) -> Json {
+    let history = host.run(run).history().await.unwrap();
+    history.iter().map(|recorded| Json::from(recorded.event.kind())).collect()
 }
 
 async fn run(host: &Host, case: &Json) -> Vec<String> {
@@ -74,7 +82,12 @@ async fn run(host: &Host, case: &Json) -> Vec<String> {
     let workflow = Workflow::compile(name, text(&document["lines"])).unwrap();
     let options = RunOptions { detach: true, ..RunOptions::default() };
     let run = host.start_with(&workflow, Value::from(case["input"].clone()), options).await.unwrap();
-    let outcome = run.finished().await.unwrap();
+    let mut outcome = run.finished().await.unwrap();
+    if let Some(answer) = case.get("answer") {
+        let decision = Decision::approve().by("ann").why(answer["why"].as_str().unwrap());
+        host.run(run.id()).approve(answer["question"].as_str().unwrap(), decision).await.unwrap();
+        outcome = host.resume(run.id(), ResumeOptions::default()).await.unwrap().finished().await.unwrap();
+    }
     let questions = outcome.questions.iter().map(|question| {
         let written = serde_json::to_value(question).unwrap();
         let (kind, fields) = written.as_object().unwrap().iter().next().unwrap();
@@ -87,7 +100,11 @@ async fn run(host: &Host, case: &Json) -> Vec<String> {
         "step": outcome.step.as_deref(), "reason": outcome.reason.as_deref(),
         "questions": questions.collect::<Vec<_>>(),
     });
-    differences(&case["outcome"], &found, name)
+    let mut wrong = differences(&case["outcome"], &found, name);
+    if let Some(expected) = case.get("events") {
+        wrong.extend(differences(expected, &events(host, run.id()).await, &format!("{name}.events")));
+    }
+    wrong
 }
 
 async fn perform(case: &Json) -> Vec<String> {

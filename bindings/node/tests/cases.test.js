@@ -45,15 +45,25 @@ async function perform(one, folder) {
   for (const call of one.calls ?? []) {
     const reply = await host.invoke(call.operation, call.arguments);
     const { kind, code, fault } = reply.error ?? {};
-    const found = { data: reply.data, failure: { kind, code, fault }, denials: reply.receipt?.raw.denials ?? [] };
-    for (const key of ["data", "failure", "denials"].filter((key) => key in call)) {
+    const receipt = reply.receipt?.raw ?? {};
+    const found = { data: reply.data, failure: { kind, code, fault }, denials: receipt.denials ?? [], receipt };
+    for (const key of ["data", "failure", "denials", "receipt"].filter((key) => key in call)) {
       assert.deepEqual(differences(call[key], found[key], `${call.operation}.${key}`), []);
     }
   }
   for (const run of one.runs ?? []) {
     const workflow = Workflow.compile(run.workflow.name, run.workflow.lines.join("\n"));
-    const outcome = await host.run(workflow, run.input);
+    const started = await host.start(workflow, run.input, { detach: true });
+    let outcome = await started.outcome();
+    if (run.answer) {
+      await (await host.runById(started.id)).approve(run.answer.question, { by: "ann", why: run.answer.why });
+      outcome = await (await host.resume(started.id)).outcome();
+    }
     assert.deepEqual(differences(run.outcome, outcome.raw, run.workflow.name), []);
+    if (run.events) {
+      const history = await (await host.runById(started.id)).history();
+      assert.deepEqual(history.map((event) => event.kind), run.events, run.workflow.name);
+    }
   }
   await host.close();
 }

@@ -43,14 +43,23 @@ class Cases(unittest.TestCase):
             for call in case.get("calls", []):
                 reply = host.invoke(call["operation"], call["arguments"])
                 found = {"data": reply.data, "failure": reply._native.failure()}
-                found["denials"] = (reply.receipt.raw.get("denials", []) if reply.receipt else [])
-                expected = {key: call[key] for key in ("data", "failure", "denials") if key in call}
+                found["receipt"] = reply.receipt.raw if reply.receipt else {}
+                found["denials"] = found["receipt"].get("denials", [])
+                expected = {key: call[key] for key in ("data", "failure", "denials", "receipt") if key in call}
                 self.assertEqual(differences(expected, found, call["operation"]), [])
             for run in case.get("runs", []):
                 document = run["workflow"]
                 workflow = opcell.Workflow.compile(document["name"], "\n".join(document["lines"]))
-                outcome = host.run(workflow, run["input"])
+                started = host.start(workflow, run["input"], detach=True)
+                outcome = started.outcome()
+                if "answer" in run:
+                    answer = run["answer"]
+                    host.run_by_id(started.id).approve(answer["question"], by="ann", why=answer["why"])
+                    outcome = host.resume(started.id).outcome()
                 self.assertEqual(differences(run["outcome"], outcome.raw, document["name"]), [])
+                if "events" in run:
+                    kinds = [event.kind for event in host.run_by_id(started.id).history()]
+                    self.assertEqual(kinds, run["events"], document["name"])
 
 
 if __name__ == "__main__":
