@@ -71,7 +71,7 @@ pub(crate) struct Linked {
     pub(crate) allotment: Option<Arc<Allotment>>,
     /// The scheduling share of its cells.
     pub(crate) share: Arc<Share>,
-    /// What `pre` was made of, for the other plugins and engines that use it.
+    /// The code that `pre` was made of, for the other plugins and engines that use it.
     pub(crate) code: Arc<Code>,
 }
 

@@ -120,7 +120,7 @@ impl Pools {
         })
     }
 
-    /// Why cells are slower than they could be, if they are.
+    /// The reason why cells are slower than they could be, if they are.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()

@@ -167,7 +167,7 @@ pub struct Sandbox {
     part: Option<Part>,
 }
 
-/// The part that one sandbox has of shared pools: so many cells, and so much of the processors.
+/// The part that one sandbox has of shared pools: a number of cells, and a share of the processors.
 #[derive(Clone)]
 struct Part {
     allotment: Arc<Allotment>,

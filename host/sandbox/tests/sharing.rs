@@ -120,7 +120,7 @@ async fn a_sandbox_has_its_part_of_the_cells_and_no_more() {
     assert!(pools.in_use().iter().all(|pool| pool.busy == 0));
 }
 
-/// Waits until so many cells of a sandbox have a place in line or a slot.
+/// Waits until this number of cells of a sandbox have a place in line or a slot.
 async fn lined_up(sandbox: &Sandbox, cells: u32) {
     let lining = async {
         while sandbox.pools()[0].busy < cells {

@@ -143,7 +143,7 @@ const SHARED_CELLS: u32 = 128;
 
 /// The pools of cells.
 enum Cells {
-    /// Of the only tenant, with so many cells if the command says so.
+    /// Of the only tenant, with this number of cells if the command gives one.
     Own(Option<u32>),
     /// Of all tenants.
     Shared(SharedPools),

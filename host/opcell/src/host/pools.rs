@@ -85,7 +85,7 @@ impl SharedPools {
         self.0.opened.get().map(|pools| pools.in_use()).unwrap_or_default()
     }
 
-    /// Why cells are slower than they could be, if they are.
+    /// The reason why cells are slower than they could be, if they are.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.0.opened.get()?.warning()
