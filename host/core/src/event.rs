@@ -386,6 +386,10 @@ pub enum Event {
     InputAsked {
         /// The effect whose call asks.
         effect: EffectId,
+        /// The place of the call among those of the effect's cell, if one of them asks: the cell is dropped, and run again
+        /// when the answers are there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        place: Option<u32>,
         /// The reply to the call, with the request for input.
         reply: Box<EffectReply>,
     },

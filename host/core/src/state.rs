@@ -21,6 +21,7 @@ pub(crate) use apply::{settled, tool_message};
 pub(crate) use calls::{Ask, AskAnswer, MAX_QUESTIONS, MAX_QUESTIONS_AT_ONCE};
 pub use choice::{AskedApproval, AskedGrant, NotChosen, Wanted};
 pub use inner::{Changed, InnerApproval, InnerCall, InnerCalls, InnerQuestion};
+pub use inputs::MAX_ROUNDS as MAX_INPUT_ROUNDS;
 pub(crate) use inputs::{Inputs, MAX_FORMS};
 pub(crate) use memory::{Accepted, Raw, TurnRecord, transcript};
 pub(crate) use meter::{Account, Scope};

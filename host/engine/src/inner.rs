@@ -11,15 +11,18 @@ use opcell_core::{
     decide::ValueLimits,
     event::{AskedInnerCall, EffectReply, Event, InnerRequest, Timestamp},
     id::EffectId,
-    state::{Changed, InnerApproval, InnerCall, InnerCalls},
+    state::{Changed, InnerApproval, InnerCall, InnerCalls, MAX_INPUT_ROUNDS},
 };
-use opcell_types::{CallContext, ClockReadings, Source, Timeline, TouchLog, Touched, Value};
+use opcell_types::{
+    CallContext, ClockReadings, Digest, GivenInput, InputRequest, Source, Timeline, TouchLog, Touched, Value,
+};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
     convert::Infallible,
-    future::{Future, pending},
+    future::{Future, pending, ready},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,6 +56,10 @@ const TIMER: &str = "sleep";
 /// Milliseconds for which a cell that waits for nothing but time is kept.
 const MAX_AWAKE_MS: f64 = 5_000.0;
 
+/// Milliseconds after which a task of a server is polled for again by a cell that was dropped: a tenth of its age, within
+/// these bounds.
+const TASK_POLL_MS: (f64, f64) = (MAX_AWAKE_MS + 1_000.0, 60_000.0);
+
 #[derive(Debug, Default)]
 struct Progress {
     /// The place of the next call.
@@ -62,7 +69,7 @@ struct Progress {
     awaited: Option<usize>,
     /// The calls that wait for a person, in the order in which they came to it.
     suspended: Vec<SuspendedCall>,
-    /// The timers that have not ended, by their places.
+    /// The timers that have not ended, and the next polls for tasks, by their places.
     timers: BTreeMap<u32, Timestamp>,
     /// The turn of the call that ended last, of several at once.
     last_turn: Option<oneshot::Receiver<Infallible>>,
@@ -84,10 +91,20 @@ pub(crate) enum InnerEvents {
     Sleep { effect: EffectId, until: Timestamp },
 }
 
+/// The answer that a call waits for.
+#[derive(Debug)]
+pub(crate) enum SuspendedFor {
+    /// A person has to approve it.
+    Approval(AskedInnerCall),
+    /// Its tool asks a person for input, by this event.
+    Input(Event),
+}
+
 /// A call that waits for a person.
 #[derive(Debug)]
 pub(crate) struct SuspendedCall {
-    pub call: AskedInnerCall,
+    pub place: u32,
+    pub waits: SuspendedFor,
     /// Told if no person is asked about it; dropped if one is, and the cell with it.
     pub told: oneshot::Sender<Unasked>,
 }
@@ -201,6 +218,19 @@ impl InnerJournal {
         Self(Arc::new(Shared { effect, key, recorded, approvals, timeline, limits, progress, events, timer }))
     }
 
+    /// The journal of a cell that belongs to no run.
+    pub(crate) fn outside_of_runs(
+        known: &InnerCalls,
+        timeline: Timeline,
+        limits: ValueLimits,
+        (events, timer): (mpsc::UnboundedSender<InnerEvents>, Arc<dyn Timer>),
+    ) -> Self {
+        let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
+        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
+        let (effect, key) = (EffectId(0), Arc::from(""));
+        Self(Arc::new(Shared { effect, key, recorded, approvals, timeline, limits, progress, events, timer }))
+    }
+
     /// The randomness and the clocks of the cell.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
@@ -215,8 +245,9 @@ impl InnerJournal {
         &self,
         (tool, arguments, effects): (&str, &Value, Effects),
         context: CallContext,
-        make: impl FnOnce(CallContext) -> F,
+        make: impl Fn(CallContext) -> F,
     ) -> Reply<Value> {
+        let make = |context: CallContext, _| make(context);
         match self.begin(tool, arguments, false, Concurrency::Alone) {
             Ok(call) => call.make(effects, context, make).await.reply,
             Err(failure) => Err(failure).into(),
@@ -280,7 +311,7 @@ impl InnerJournal {
         };
         let recorded = match recorded {
             None => Recorded::Not,
-            Some(InnerCall { request, reply, nth }) => {
+            Some(InnerCall { request, reply, nth, .. }) => {
                 check(request.clone(), if request.waits { asked } else { &arguments })?;
                 match reply {
                     Some(reply) => Recorded::Answered { nth: *nth, reply: reply.clone() },
@@ -329,9 +360,18 @@ impl InnerJournal {
             return;
         }
         let mut calls = std::mem::take(&mut progress.suspended);
-        calls.sort_by_key(|suspended| suspended.call.place);
+        calls.sort_by_key(|suspended| suspended.place);
         // Without a driver nothing more happens: the calls never end.
         let _ = self.0.events.send(InnerEvents::Ask { effect: self.0.effect, calls });
+    }
+
+    /// A call waits for a person; returns why no person is asked about it now.
+    fn suspend(&self, place: u32, waits: SuspendedFor) -> oneshot::Receiver<Unasked> {
+        let (told, answer) = oneshot::channel();
+        let mut progress = self.progress();
+        progress.suspended.push(SuspendedCall { place, waits, told });
+        self.ask_if_nothing_continues(&mut progress);
+        answer
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -448,13 +488,7 @@ impl PlacedCall {
             }
             let (effect, place, tool) = (self.journal.0.effect, self.place, self.tool.clone());
             let call = AskedInnerCall { effect, place, tool, arguments: self.arguments.clone() };
-            let (told, answer) = oneshot::channel();
-            {
-                let mut progress = self.journal.progress();
-                progress.suspended.push(SuspendedCall { call, told });
-                self.journal.ask_if_nothing_continues(&mut progress);
-            }
-            match answer.await {
+            match self.journal.suspend(place, SuspendedFor::Approval(call)).await {
                 Ok(Unasked::Approved) => self.asking = Asking::No { changed: None },
                 Ok(Unasked::Refused(refused)) => self.asking = Asking::Refused(refused),
                 Ok(Unasked::Later) => {}
@@ -469,7 +503,7 @@ impl PlacedCall {
     pub async fn end_timer(self) -> EndedCall {
         let (journal, place) = (self.journal.clone(), self.place);
         let Some(until) = self.until.filter(|_| !matches!(self.recorded, Recorded::Answered { .. })) else {
-            return self.make(Effects::Pure, CallContext::default(), async |_| Ok(Value::Null).into()).await;
+            return self.make(Effects::Pure, CallContext::default(), |_, _| ready(Ok(Value::Null).into())).await;
         };
         let left = until.ms_since(journal.0.timer.now());
         if left > 0.0 {
@@ -481,18 +515,19 @@ impl PlacedCall {
             journal.0.timer.sleep(left).await;
             journal.progress().timers.remove(&place);
         }
-        self.make(Effects::Pure, CallContext::default(), async |_| Ok(Value::Null).into()).await
+        self.make(Effects::Pure, CallContext::default(), |_, _| ready(Ok(Value::Null).into())).await
     }
 
     /// Makes the call, or answers it from the record. `make` performs it, in the context that it is given: `context`
-    /// with the call's own key.
+    /// with the call's own key; and with the answers to what its tool asked for.
     ///
-    /// Never ends if the run has lost its driver, or begins nothing any more: the cell then ends with its effect.
+    /// Never ends if the run has lost its driver, or begins nothing any more: the cell then ends with its effect. The same
+    /// if its tool asks a person for input: the cell is run again when the answers are there.
     pub async fn make<F: Future<Output = Reply<Value>>>(
         self,
         effects: Effects,
         context: CallContext,
-        make: impl FnOnce(CallContext) -> F,
+        make: impl Fn(CallContext, Option<Arc<GivenInput>>) -> F,
     ) -> EndedCall {
         let mut call = match self.recorded() {
             Ok(ended) => return ended,
@@ -522,7 +557,8 @@ impl PlacedCall {
         {
             durable(requested).await;
         }
-        let Reply { result, receipt } = make(journal.keyed(context, call.place)).await;
+        let context = journal.keyed(context, call.place);
+        let Reply { result, receipt } = call.to_its_end(&mut events, |given| make(context.clone(), given)).await;
         let result = result.and_then(|value| limits.check(&value).map(|()| value));
         let reply = Reply { result, receipt: receipt.map(|receipt| receipt.without_record()) };
         let replied =
@@ -550,6 +586,99 @@ impl PlacedCall {
     }
 }
 
+impl PlacedCall {
+    /// Makes the call until it has ended: one whose tool asks for input waits for a person, and one that continues as a
+    /// task of its server is polled for. `events` are those to be recorded with what comes next.
+    async fn to_its_end<F: Future<Output = Reply<Value>>>(
+        &mut self,
+        events: &mut Vec<Event>,
+        make: impl Fn(Option<Arc<GivenInput>>) -> F,
+    ) -> Reply<Value> {
+        let (journal, place) = (self.journal.clone(), self.place);
+        let known = usize::try_from(place).ok().and_then(|at| journal.0.recorded.get(at));
+        let mut given = known.and_then(InnerCall::given_input);
+        let mut rounds = known.map_or(0, InnerCall::input_rounds);
+        let began = known.and_then(InnerCall::asked_at).unwrap_or_else(|| journal.0.timer.now());
+        loop {
+            let reply = EffectReply::Tool(make(given.clone()).await);
+            let Some(request) = reply.input().cloned() else { return of_tool(reply) };
+            let is_same_task = given.as_ref().is_some_and(|given| given.task.is_some() && given.task == request.task);
+            if request.forms.is_empty() && is_same_task {
+                journal.poll_later(place, began).await;
+                continue;
+            }
+            if rounds >= MAX_INPUT_ROUNDS {
+                return of_tool(reply.without_input());
+            }
+            rounds += 1;
+            let asked = Event::InputAsked { effect: journal.0.effect, place: Some(place), reply: Box::new(reply) };
+            if request.forms.is_empty() {
+                events.push(asked);
+                durable(journal.send(std::mem::take(events))).await;
+                given = Some(Arc::new(GivenInput { state: None, answers: Vec::new(), task: request.task.clone() }));
+                continue;
+            }
+            // What was requested is durable before what was asked.
+            if !events.is_empty() {
+                durable(journal.send(std::mem::take(events))).await;
+            }
+            if let Some(requested) = self.requested.take() {
+                durable(requested).await;
+            }
+            loop {
+                match journal.suspend(place, SuspendedFor::Input(asked.clone())).await {
+                    // Other calls of the cell continue first.
+                    Ok(Unasked::Later | Unasked::Approved) => {}
+                    Ok(Unasked::Refused(failure)) => return Err(failure).into(),
+                    Err(_) => return pending().await,
+                }
+            }
+        }
+    }
+}
+
+impl InnerJournal {
+    /// Waits until a task of a server is polled for again. Never ends if the cell waits for nothing else: the cell is
+    /// dropped, and run again then.
+    async fn poll_later(&self, place: u32, began: Timestamp) {
+        let now = self.0.timer.now();
+        let wait = (now.ms_since(began) / 10.0).clamp(TASK_POLL_MS.0, TASK_POLL_MS.1);
+        {
+            let mut progress = self.progress();
+            progress.timers.insert(place, now.plus_ms(wait));
+            self.ask_if_nothing_continues(&mut progress);
+        }
+        self.0.timer.sleep(wait).await;
+        self.progress().timers.remove(&place);
+    }
+}
+
+/// The reply of a call of a cell, or its failure where it takes longer than `limit`. A call that continues as a task of
+/// its server (`given`) is polled for a short time, and then later again.
+pub async fn within(
+    limit: Duration,
+    given: Option<&GivenInput>,
+    call: impl Future<Output = Reply<Value>>,
+) -> Reply<Value> {
+    let task = given.and_then(|given| given.task.clone());
+    let limit = if task.is_some() { limit.min(Duration::from_secs_f64(MAX_AWAKE_MS / 1000.0)) } else { limit };
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
+        let late = Failure::host("timeout", format!("the tool did not answer within {} ms", limit.as_millis()));
+        let Some(task) = task else { return Err(late).into() };
+        let (server, tool) = ("".into(), "".into());
+        let request = InputRequest { server, tool, forms: Vec::new(), state: None, task: Some(task) };
+        Err(late.with_input(request)).into()
+    })
+}
+
+/// The reply of a tool, which [`EffectReply::Tool`] holds.
+fn of_tool(reply: EffectReply) -> Reply<Value> {
+    match reply {
+        EffectReply::Tool(reply) => reply,
+        _ => Err(Failure::host("internal", "the call has the reply of something else")).into(),
+    }
+}
+
 /// The failure of a cell that called something else than its record says, or ended before it did.
 fn diverged(recorded: &InnerRequest, now: Option<&InnerRequest>) -> Failure {
     let number = u64::from(recorded.place) + 1;
@@ -564,6 +693,15 @@ fn diverged(recorded: &InnerRequest, now: Option<&InnerRequest>) -> Failure {
         }
     };
     Failure::host("diverged", message).with_details(json!({"call": number, "recorded": shown, "now": now}))
+}
+
+/// A seed that no one can guess.
+pub(crate) fn seed() -> Digest {
+    let mut seed = [0; 32];
+    for part in seed.as_chunks_mut::<16>().0 {
+        *part = uuid::Uuid::new_v4().into_bytes();
+    }
+    Digest::of_hash(seed)
 }
 
 fn read_too_often() -> Failure {

@@ -13,6 +13,7 @@
 pub mod inner;
 pub mod perform;
 pub mod ports;
+pub mod program_record;
 pub mod tool;
 
 mod answers;

@@ -586,7 +586,7 @@ impl Driver {
             if reply.input().is_some_and(|request| request.forms.is_empty()) {
                 self.again.push(effect);
             }
-            return self.record(batch, Event::InputAsked { effect, reply: Box::new(reply) });
+            return self.record(batch, Event::InputAsked { effect, place: None, reply: Box::new(reply) });
         }
         self.record(batch, Event::Replied { effect, reply: Box::new(reply.without_input()) })
     }

@@ -57,6 +57,8 @@ pub struct ToolInput {
     pub receipt: ReceiptSlot,
     /// The answers with which the call continues, where the tool asked for input.
     pub given: Option<Arc<GivenInput>>,
+    /// `true` if the calls of the calling cell are journaled, so that it is run again when a person has answered.
+    pub is_run_again: bool,
 }
 
 /// A place for the receipt of what a tool had performed elsewhere; clones share it.
@@ -88,6 +90,7 @@ impl ToolInput {
             touched: TouchLog::default(),
             receipt: ReceiptSlot::default(),
             given: None,
+            is_run_again: false,
         }
     }
 
@@ -128,6 +131,7 @@ impl ToolInput {
         if let Caller::Model(model) = &mut input.caller {
             model.in_program = true;
         }
+        input.is_run_again = call.inner.is_some();
         input
     }
 
@@ -139,13 +143,13 @@ impl ToolInput {
 
     /// Returns `true` if the tool may ask a person for input: it fails with
     /// [`Failure::with_input`](opcell_types::Failure::with_input), and the same call comes again with the answers in
-    /// [`Self::given`]. A cell and a model's program do not outlive the wait for a person.
+    /// [`Self::given`]. A plugin and a model's program can wait for a person if they are run again afterwards.
     #[must_use]
     pub fn may_ask(&self) -> bool {
         match &self.caller {
             Caller::Step => true,
-            Caller::Model(model) => !model.in_program,
-            Caller::Plugin(_) => false,
+            Caller::Model(model) => !model.in_program || self.is_run_again,
+            Caller::Plugin(_) => self.is_run_again,
         }
     }
 

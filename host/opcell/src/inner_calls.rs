@@ -23,7 +23,7 @@ use opcell_sandbox::{
     host::{self, EndedCall, HostServices, LogEvent, SkillDescription, StartedCall, ToolCall},
     store::Stores,
 };
-use opcell_types::{CallContext, Failure, ToolDescription, TouchLog, Touched, Value, text::one_line};
+use opcell_types::{CallContext, Failure, GivenInput, ToolDescription, TouchLog, Touched, Value, text::one_line};
 use std::{
     sync::{
         Arc,
@@ -94,6 +94,27 @@ impl Listing {
     }
 }
 
+/// A call of a name of the project that may be made.
+struct PreparedCall {
+    services: CellServices,
+    target: Target,
+    name: String,
+    limit: Duration,
+}
+
+impl PreparedCall {
+    async fn perform(
+        &self,
+        (arguments, answers): (Value, Answers),
+        context: CallContext,
+        touched: &TouchLog,
+    ) -> Reply<Value> {
+        let given = answers.given.clone();
+        let performed = self.services.perform(&self.target, &self.name, (arguments, answers), context, touched);
+        inner::within(self.limit, given.as_deref(), performed).await
+    }
+}
+
 impl CellServices {
     pub(crate) fn new(own: Arc<PluginServices>, catalog: Arc<Catalog>, inner: Option<InnerJournal>) -> Self {
         Self { own, catalog, inner, calls: Arc::default() }
@@ -118,13 +139,13 @@ impl CellServices {
 
     async fn perform(
         &self,
-        target: Target,
+        target: &Target,
         name: &str,
-        arguments: Value,
+        arguments: (Value, Answers),
         context: CallContext,
         touched: &TouchLog,
     ) -> Reply<Value> {
-        let plugin = self.own.plugin.clone();
+        let (plugin, target) = (self.own.plugin.clone(), target.clone());
         let (catalog, name, touched) = (self.catalog.clone(), name.to_owned(), touched.clone());
         // A task of its own: what it needs of the stack is not the cell's. It ends with the cell.
         let task =
@@ -168,15 +189,11 @@ impl CellServices {
         let listing = Listing::of(&call.touched, &call.name, call.arguments.len());
         let effects = target.effects_of(&arguments);
         let placed = self.place(&call, &arguments, effects);
-        let (services, limit) = (self.clone(), call.limit);
-        let ToolCall { name, touched, .. } = call;
-        let perform = async move |arguments: Value, context: CallContext, touched: &TouchLog| {
-            let performed = services.perform(target, &name, arguments, context, touched);
-            (within(limit, performed).await, name)
-        };
+        let ToolCall { name, touched, limit, .. } = call;
+        let prepared = PreparedCall { services: self.clone(), target, name, limit };
         Ok(match placed {
             Placed::Unrecorded => StartedCall::Running(Box::pin(async move {
-                let (reply, _) = perform(arguments, context, &touched).await;
+                let reply = prepared.perform((arguments, Answers::default()), context, &touched).await;
                 listing.end(reply.into(), false)
             })),
             Placed::Ended(ended) => {
@@ -186,10 +203,14 @@ impl CellServices {
             Placed::Call(placed) => StartedCall::Running(Box::pin(async move {
                 let part = TouchPart::of(&touched);
                 let log = part.log();
-                let make = async move |context: CallContext| {
-                    let began = Instant::now();
-                    let (reply, name) = perform(arguments.clone(), context, &log).await;
-                    with_receipt(&name, &arguments, began, reply, &log)
+                let make = |context: CallContext, given: Option<Arc<GivenInput>>| {
+                    let (prepared, arguments, log) = (&prepared, &arguments, &log);
+                    async move {
+                        let began = Instant::now();
+                        let answers = Answers { given, is_run_again: true };
+                        let reply = prepared.perform((arguments.clone(), answers), context, log).await;
+                        with_receipt(&prepared.name, arguments, began, reply, log)
+                    }
                 };
                 let ended = placed.make(effects, context, make).await;
                 end_part(part, &ended, &touched);
@@ -218,11 +239,15 @@ impl CellServices {
             Placed::Call(placed) => StartedCall::Running(Box::pin(async move {
                 let part = TouchPart::of(&touched);
                 let (log, plugin) = (part.log(), own.plugin.clone());
-                let make = async move |context: CallContext| {
-                    let began = Instant::now();
-                    let performed = PluginServices::perform(plugin, &*tool, arguments.clone(), context, log.clone());
-                    let reply = within(limit, performed).await;
-                    with_receipt(&name, &arguments, began, reply, &log)
+                let make = |context: CallContext, _| {
+                    let (plugin, tool, name, arguments, log) = (plugin.clone(), &tool, &name, &arguments, &log);
+                    async move {
+                        let began = Instant::now();
+                        let performed =
+                            PluginServices::perform(plugin, &**tool, arguments.clone(), context, log.clone());
+                        let reply = within(limit, performed).await;
+                        with_receipt(name, arguments, began, reply, log)
+                    }
                 };
                 let ended = placed.make(effects, CallContext::clone(&context), make).await;
                 part.end(ended.reply.receipt.as_deref());
@@ -264,7 +289,15 @@ fn with_receipt(name: &str, arguments: &Value, began: Instant, reply: Reply<Valu
     Reply { result, receipt }
 }
 
+/// The answers to what a tool asked for, if the calling cell can wait for any.
+#[derive(Debug, Clone, Default)]
+struct Answers {
+    given: Option<Arc<GivenInput>>,
+    is_run_again: bool,
+}
+
 /// The target of a name of the project.
+#[derive(Clone)]
 enum Target {
     Tool(DocumentTool),
     Operation(Effects),
@@ -297,7 +330,7 @@ impl Target {
         catalog: &Catalog,
         name: &str,
         plugin: Arc<str>,
-        arguments: Value,
+        (arguments, answers): (Value, Answers),
         context: CallContext,
         touched: &TouchLog,
     ) -> Reply<Value> {
@@ -310,6 +343,8 @@ impl Target {
                     context,
                     cancel: cancel.into(),
                     touched: touched.clone(),
+                    given: answers.given,
+                    is_run_again: answers.is_run_again,
                     ..ToolInput::new(arguments, Caller::Plugin(plugin))
                 };
                 input.call(&*tool.tool).await

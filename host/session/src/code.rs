@@ -13,13 +13,14 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use opcell_engine::{
     call::{self, CodeTools, OpenedSession},
     conversation::ToolCallRequest,
-    inner::{Approval, Concurrency, EndedCall, InnerJournal, PlacedCall, TouchPart},
+    inner::{self, Approval, Concurrency, EndedCall, InnerJournal, PlacedCall, TouchPart},
     ports::{Effects, Failure, Reply, ToolCall},
 };
 use opcell_ir::ir::{CodeMode, RunLimits};
-use opcell_types::{CallContext, Timeline, ToolDescription, TouchLog, Value, text::one_line};
+use opcell_types::{CallContext, GivenInput, Timeline, ToolDescription, TouchLog, Value, text::one_line};
 use serde_json::json;
 use std::{
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -164,8 +165,8 @@ pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking
     let name = language_name(language);
     let (has, calls, lacks, throws) = match language {
         CodeMode::Python => (
-            "the standard library, `print`",
-            "which it calls one after another",
+            "the standard library, `print`, `asyncio`",
+            "several at once with `asyncio.gather`",
             "no files, no network and no packages",
             "raises",
         ),
@@ -284,7 +285,7 @@ impl SessionTools {
             approved: None,
             given: None,
         };
-        fitted(&ToolCall { touched, ..ToolCall::new(call, self.cancel.clone()) })
+        fitted(&ToolCall { touched, inner: self.inner.clone(), ..ToolCall::new(call, self.cancel.clone()) })
     }
 
     /// The effect of repeating a call.
@@ -313,7 +314,7 @@ impl SessionTools {
     ) -> EndedCall {
         let context = call.context.clone();
         if let Approval::Refused(refused) = placed.approval().await {
-            return placed.make(Effects::Pure, context, async |_| Err(refused).into()).await;
+            return placed.make(Effects::Pure, context, |_, _| ready(Err(refused.clone()).into())).await;
         }
         if identity.is_some() {
             call.of.approved = identity;
@@ -322,10 +323,12 @@ impl SessionTools {
         let effects = self.effects_of(&call.request.name, placed.arguments());
         let own = TouchPart::of(touched);
         call.touched = own.log();
-        let make = async |context: CallContext| {
+        let make = |context: CallContext, given: Option<Arc<GivenInput>>| {
+            let mut call = call.clone();
             call.of.request.id = call_id(&context);
             call.of.context = context;
-            self.perform(&call, limit).await
+            call.of.given = given;
+            async move { self.perform(&call, limit).await }
         };
         let ended = placed.make(effects, context, make).await;
         own.end(ended.reply.receipt.as_deref());
@@ -333,9 +336,7 @@ impl SessionTools {
     }
 
     async fn perform(&self, call: &ToolCall, limit: Duration) -> Reply<Value> {
-        let late = || Failure::host("timeout", format!("the tool did not answer within {} ms", limit.as_millis()));
-        let called = tokio::time::timeout(limit, self.toolbox.call_of_program(call));
-        called.await.unwrap_or_else(|_| Err(late()).into())
+        inner::within(limit, call.of.given.as_deref(), self.toolbox.call_of_program(call)).await
     }
 
     /// Refuses a call that no budget is left for.

@@ -222,7 +222,7 @@ impl State {
                 pending.asked = Some(Box::new(Asked { reply: reply.as_ref().clone(), why: why.clone() }));
             }
             Event::GrantAnswered { effect, grant, .. } => return self.answer_grant(*effect, *grant),
-            Event::InputAsked { effect, reply } => return self.ask_for_input(*effect, reply),
+            Event::InputAsked { effect, place, reply } => return self.ask_for_input(*effect, *place, reply),
             Event::InputAnswered { effect, question, answer, .. } => {
                 return self.answer_input(*effect, question, answer);
             }

@@ -1,13 +1,13 @@
 //! The calls that an effect's cell has made, in their order: with their answers, the cell can be run again.
 
-use super::{Ask, AskAnswer, MAX_QUESTIONS, Pending, State, apply::settled_as_failed};
+use super::{Ask, AskAnswer, MAX_QUESTIONS, Pending, State, apply::settled_as_failed, inputs::Inputs};
 use crate::{
     call::{OpenedSession, Reply},
     effect::Catalogue,
     event::{Answer, AskedCall, AskedInnerCall, EffectId, Event, FrameId, InnerRequest, Request, Timestamp},
     failure::Failure,
 };
-use opcell_types::{ClockReadings, Digest, Effects, Value, text::printable};
+use opcell_types::{ClockReadings, Digest, Effects, GivenInput, Value, text::printable};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -71,6 +71,9 @@ pub struct InnerCall {
     /// Its place in the order in which the calls ended. Of several calls at once, a cell learns in this order.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nth: u32,
+    /// The input that its tool has asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) input: Option<Box<Inputs>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
@@ -87,13 +90,25 @@ impl InnerRequest {
 }
 
 impl InnerCalls {
-    pub(super) fn new(seed: Digest) -> Self {
+    /// The calls of a cell that has made none.
+    #[must_use]
+    pub fn new(seed: Digest) -> Self {
         Self { seed, calls: Vec::new(), approvals: Vec::new(), ended: 0, asleep: None, is_asking: false }
     }
 
-    /// The cell is run again when its first timer ends; `false` if it has no timer.
+    /// Takes what happened to a call of a cell that belongs to no run.
+    pub fn record(&mut self, event: &Event) {
+        match event {
+            Event::InnerRequested { call, .. } => self.request(call),
+            Event::InnerReplied { place, reply, .. } => self.reply(*place, reply),
+            _ => true,
+        };
+    }
+
+    /// The cell is run again when its first timer ends, or to poll for a task; `false` if it has neither.
     pub(super) fn sleep(&mut self, until: Timestamp) -> bool {
-        let has_timer = self.calls.iter().any(|call| call.is_in_progress() && call.request.until.is_some());
+        let is_timer = |call: &InnerCall| call.request.until.is_some() || call.is_task();
+        let has_timer = self.calls.iter().any(|call| call.is_in_progress() && is_timer(call));
         self.asleep = Some(until);
         has_timer
     }
@@ -116,7 +131,7 @@ impl InnerCalls {
                 true
             }
             None if place == calls => {
-                self.calls.push(InnerCall { request: request.clone(), reply: None, nth: 0 });
+                self.calls.push(InnerCall { request: request.clone(), reply: None, nth: 0, input: None });
                 true
             }
             _ => false,
@@ -136,6 +151,18 @@ impl InnerCalls {
     pub(super) fn may_ask(&self, place: u32) -> bool {
         let Ok(place) = usize::try_from(place) else { return false };
         self.calls.get(place).map_or(place == self.calls.len(), InnerCall::is_waiting)
+    }
+
+    /// The input that the tool of a call in progress asked for.
+    pub(super) fn input_of(&mut self, place: u32) -> Option<&mut Option<Box<Inputs>>> {
+        let call = usize::try_from(place).ok().and_then(|place| self.calls.get_mut(place));
+        call.filter(|call| call.is_in_progress()).map(|call| &mut call.input)
+    }
+
+    /// The calls whose tools wait for a person's input, with their places.
+    pub(super) fn open_inputs(&self) -> impl Iterator<Item = (u32, &Inputs)> {
+        let inputs = self.calls.iter().filter_map(|call| Some((call.request.place, call.input.as_deref()?)));
+        inputs.filter(|(_, inputs)| inputs.open().is_some())
     }
 
     /// A person is asked about a call.
@@ -227,10 +254,36 @@ impl InnerCall {
     }
 
     fn is_in_doubt(&self) -> bool {
-        self.is_in_progress() && self.request.effects == Effects::Once
+        // One whose tool waits for a person has not gone on, and polling for a task may be repeated.
+        let continues = self.input.as_ref().is_some_and(|inputs| inputs.open().is_some() || inputs.is_task());
+        self.is_in_progress() && self.request.effects == Effects::Once && !continues
+    }
+
+    /// Returns `true` if it continues as a task of its server.
+    fn is_task(&self) -> bool {
+        self.input.as_ref().is_some_and(|inputs| inputs.is_task())
+    }
+
+    /// The answers with which the call continues, where its tool asked for input.
+    #[must_use]
+    pub fn given_input(&self) -> Option<Arc<GivenInput>> {
+        self.input.as_ref()?.given()
+    }
+
+    /// The number of times that its tool has asked for input.
+    #[must_use]
+    pub fn input_rounds(&self) -> u32 {
+        self.input.as_ref().map_or(0, |inputs| inputs.rounds)
+    }
+
+    /// When its tool asked for input, or became a task.
+    #[must_use]
+    pub fn asked_at(&self) -> Option<Timestamp> {
+        self.input.as_ref().map(|inputs| inputs.at)
     }
 
     fn end(&mut self, ended: &mut u32, reply: Reply<Value>) {
+        self.input = None;
         self.reply = Some(reply);
         self.nth = *ended;
         *ended = ended.saturating_add(1);
@@ -320,9 +373,9 @@ impl State {
 }
 
 impl Pending {
-    /// Returns `true` if its cell waits for a person's answer about a call.
+    /// Returns `true` if its cell waits for a person's answer about a call, or to a tool that it calls.
     pub(super) fn is_asking(&self) -> bool {
-        self.inner.as_ref().is_some_and(|inner| inner.is_asking)
+        self.inner.as_ref().is_some_and(|inner| inner.is_asking || inner.open_inputs().next().is_some())
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The number of times that a tool may ask in one call: people tire of a server that asks forever.
-const MAX_ROUNDS: u32 = 8;
+pub const MAX_ROUNDS: u32 = 8;
 
 /// Forms of one request.
 pub(crate) const MAX_FORMS: usize = 16;
@@ -33,33 +33,56 @@ pub(crate) struct Inputs {
 
 impl Inputs {
     /// The next form that has no answer.
-    fn open(&self) -> Option<&InputForm> {
+    pub(super) fn open(&self) -> Option<&InputForm> {
         self.request.forms.get(self.answers.len())
+    }
+
+    /// Returns `true` if the call continues as a task of its server: it is polled for, which may be repeated.
+    pub(super) fn is_task(&self) -> bool {
+        self.request.task.is_some() && self.open().is_none()
+    }
+
+    /// The answers with which the call continues.
+    pub(super) fn given(&self) -> Option<Arc<GivenInput>> {
+        if self.open().is_some() {
+            return None;
+        }
+        let keys = self.request.forms.iter().map(|form| form.key.clone());
+        let answers = keys.zip(self.answers.iter().cloned()).collect();
+        Some(Arc::new(GivenInput { state: self.request.state.clone(), answers, task: self.request.task.clone() }))
     }
 }
 
 impl Pending {
     /// Returns `true` if a person decides whether the effect is repeated.
     pub(crate) fn is_doubted(&self) -> bool {
-        self.in_doubt && self.asked.is_none() && self.open_form().is_none() && !self.is_asking()
+        self.in_doubt && self.asked.is_none() && self.open_inputs().next().is_none() && !self.is_asking()
     }
 
-    fn open_form(&self) -> Option<(&Inputs, &InputForm)> {
-        let inputs = self.input.as_deref()?;
-        Some((inputs, inputs.open()?))
+    /// What is asked of a person: for the call itself, and for those of its cell, with their places.
+    pub(super) fn open_inputs(&self) -> impl Iterator<Item = (Option<u32>, &Inputs)> {
+        let own = self.input.as_deref().filter(|inputs| inputs.open().is_some()).map(|inputs| (None, inputs));
+        let inner = self.inner.iter().flat_map(|inner| inner.open_inputs());
+        own.into_iter().chain(inner.map(|(place, inputs)| (Some(place), inputs)))
     }
 
-    /// Returns `true` if the call continues as a task of its server: it is polled for, which may be repeated.
+    /// The input that the call's tool asked for, or that of a call in progress of its cell; `None` if there is no such
+    /// call.
+    pub(super) fn input_of(&mut self, place: Option<u32>) -> Option<&mut Option<Box<Inputs>>> {
+        match place {
+            None => Some(&mut self.input),
+            Some(place) => self.inner.as_mut()?.input_of(place),
+        }
+    }
+
+    /// Returns `true` if the call continues as a task of its server.
     pub(crate) fn is_task(&self) -> bool {
-        self.input.as_ref().is_some_and(|inputs| inputs.request.task.is_some() && inputs.open().is_none())
+        self.input.as_ref().is_some_and(|inputs| inputs.is_task())
     }
 
     /// The answers with which the call continues.
     pub(crate) fn given_input(&self) -> Option<Arc<GivenInput>> {
-        let inputs = self.input.as_ref().filter(|inputs| inputs.open().is_none())?;
-        let keys = inputs.request.forms.iter().map(|form| form.key.clone());
-        let answers = keys.zip(inputs.answers.iter().cloned()).collect();
-        Some(Arc::new(GivenInput { state: inputs.request.state.clone(), answers, task: inputs.request.task.clone() }))
+        self.input.as_ref()?.given()
     }
 }
 
@@ -103,12 +126,22 @@ impl State {
         asked.is_none_or(|inputs| inputs.rounds < MAX_ROUNDS)
     }
 
-    /// The question about the next form of an effect.
-    pub(super) fn input_question(&self, id: EffectId, effect: &Pending) -> Option<Question> {
-        let (inputs, form) = effect.open_form()?;
+    /// The questions about the next forms of an effect, with the places of the calls of its cell that ask.
+    pub(super) fn input_questions<'a>(
+        &'a self,
+        id: EffectId,
+        effect: &'a Pending,
+    ) -> impl Iterator<Item = (Option<u32>, Question)> + 'a {
+        effect.open_inputs().filter_map(move |(at, inputs)| Some((at, self.input_question((id, at), effect, inputs)?)))
+    }
+
+    fn input_question(&self, at: (EffectId, Option<u32>), effect: &Pending, inputs: &Inputs) -> Option<Question> {
+        let form = inputs.open()?;
+        let (id, call) = at;
         let InputRequest { server, tool, .. } = &inputs.request;
         let (schema, path) = (form.schema.to_json(), self.path_of(effect.frame));
-        let place = [id.to_string(), inputs.rounds.to_string(), inputs.answers.len().to_string()];
+        let call = call.map_or_else(String::new, |place| format!("/{}", u64::from(place) + 1));
+        let place = [format!("{id}{call}"), inputs.rounds.to_string(), inputs.answers.len().to_string()];
         let [effect_id, round, position] = &place;
         let (visit, _) = self.visit_of(effect.frame);
         Some(Question::Input {
@@ -140,11 +173,16 @@ impl State {
     /// The effect whose tool asks a question, while it has no answer.
     #[must_use]
     pub fn asks_for_input(&self, question: &str) -> Option<EffectId> {
-        let asks = |(id, effect): (&EffectId, &Pending)| {
-            let asked = self.input_question(*id, effect).filter(|_| effect.in_doubt);
-            asked.is_some_and(|asked| asked.id().is_some_and(|id| **id == *question)).then_some(*id)
-        };
-        self.effects.iter().find_map(asks)
+        self.asked_input(question).map(|(effect, _)| effect)
+    }
+
+    /// The call that asks a question, while it has no answer: an effect's, or one of the effect's cell.
+    pub(super) fn asked_input(&self, question: &str) -> Option<(EffectId, Option<u32>)> {
+        let is_asked = |asked: &Question| asked.id().is_some_and(|id| **id == *question);
+        self.effects.iter().filter(|(_, effect)| effect.in_doubt).find_map(|(id, effect)| {
+            let asked = self.input_questions(*id, effect).find(|(_, asked)| is_asked(asked));
+            asked.map(|(place, _)| (*id, place))
+        })
     }
 
     /// The answer to a question of a tool as the tool gets it: completed by the defaults of the form.
@@ -153,8 +191,9 @@ impl State {
     /// In words for whoever answers, where the values do not fit the form.
     pub fn checked_input(&self, question: &str, answer: &InputAnswer) -> Result<InputAnswer, String> {
         let unknown = || "the run does not ask this (any more)".to_owned();
-        let effect = self.asks_for_input(question).ok_or_else(unknown)?;
-        let (_, form) = self.effects.get(&effect).and_then(Pending::open_form).ok_or_else(unknown)?;
+        let (effect, place) = self.asked_input(question).ok_or_else(unknown)?;
+        let open = self.effects.get(&effect).and_then(|effect| effect.open_inputs().find(|(at, _)| *at == place));
+        let form = open.and_then(|(_, inputs)| inputs.open()).ok_or_else(unknown)?;
         let InputAnswer::Accept(values) = answer else { return Ok(answer.clone()) };
         if values.as_object().is_none() {
             return Err("the values must be one JSON object".to_owned());

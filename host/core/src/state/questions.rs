@@ -57,12 +57,11 @@ impl State {
     /// Returns the questions that the run waits for.
     #[must_use]
     pub fn questions(&self) -> Vec<Question> {
-        let asks = |effect: &Pending| effect.in_doubt && !effect.is_asking();
+        let inputs = self.effects.iter().filter(|(_, effect)| effect.in_doubt);
+        let inputs = inputs.flat_map(|(id, effect)| self.input_questions(*id, effect)).map(|(_, question)| question);
+        let asks = |effect: &Pending| effect.in_doubt && !effect.is_asking() && effect.open_inputs().next().is_none();
         let doubts = self.effects.iter().filter(|(_, effect)| asks(effect)).map(|(id, effect)| {
             let (effect_id, step) = (*id, self.frame_step_name(effect.frame));
-            if let Some(question) = self.input_question(*id, effect) {
-                return question;
-            }
             match effect.asked.as_ref().and_then(|asked| Some((asked, asked.reply.denial()?))) {
                 Some((asked, denial)) => Question::Grant {
                     effect: effect_id,
@@ -80,7 +79,7 @@ impl State {
             }
         });
         let waits = self.frames.iter().flat_map(|(id, frame)| self.waits(*id, frame));
-        doubts.chain(waits).chain(self.call_questions()).collect()
+        inputs.chain(doubts).chain(waits).chain(self.call_questions()).collect()
     }
 
     /// Effects in doubt, oldest first.

@@ -4,7 +4,7 @@ use super::{Batch, Driver};
 use crate::{
     error::RunError,
     in_flight::InFlight,
-    inner::{InnerEvents, InnerJournal, SuspendedCall, Unasked},
+    inner::{InnerEvents, InnerJournal, SuspendedCall, SuspendedFor, Unasked, seed},
 };
 use opcell_core::{
     effect::{Effect, Task},
@@ -12,7 +12,6 @@ use opcell_core::{
     id::EffectId,
     state::InnerQuestion,
 };
-use opcell_types::Digest;
 
 impl Driver {
     /// Records, for each effect from `from` on whose cell can be run again, that the calls of the cell are journaled.
@@ -105,14 +104,22 @@ impl Driver {
         if !self.state.wants(effect) || self.state.is_cancelled() {
             return Ok(());
         }
-        let questions = calls.iter().map(|suspended| self.state.question_about(suspended.call.clone()));
-        let questions: Vec<InnerQuestion> = questions.collect();
+        let question = |waits: &SuspendedFor| match waits {
+            SuspendedFor::Approval(call) => self.state.question_about(call.clone()),
+            SuspendedFor::Input(asks) => InnerQuestion::Asks(asks.clone()),
+        };
+        let questions: Vec<InnerQuestion> = calls.iter().map(|suspended| question(&suspended.waits)).collect();
         if questions.iter().all(|question| matches!(question, InnerQuestion::Asks(_))) {
             in_flight.keep(|id| id != effect);
             for suspended in calls {
-                // The turn may have asked its last question: the cell learns of it when it is run again.
-                if let InnerQuestion::Asks(event) = self.state.question_about(suspended.call) {
-                    self.record(batch, event)?;
+                match suspended.waits {
+                    // The turn may have asked its last question: the cell learns of it when it is run again.
+                    SuspendedFor::Approval(call) => {
+                        if let InnerQuestion::Asks(event) = self.state.question_about(call) {
+                            self.record(batch, event)?;
+                        }
+                    }
+                    SuspendedFor::Input(asks) => self.record(batch, asks)?,
                 }
             }
             return Ok(());
@@ -127,13 +134,4 @@ impl Driver {
         }
         Ok(())
     }
-}
-
-/// A seed that no one can guess.
-fn seed() -> Digest {
-    let mut seed = [0; 32];
-    for part in seed.as_chunks_mut::<16>().0 {
-        *part = uuid::Uuid::new_v4().into_bytes();
-    }
-    Digest::of_hash(seed)
 }

@@ -17,8 +17,9 @@ use opcell_engine::{
 };
 use opcell_ir::ir::{ApprovalRule, Ask, CodeMode, Then};
 use opcell_journal::{Journal, MemoryJournal, NewRun, Record, RunId};
-use opcell_types::{CallContext, Source, ToolDescription, Value};
+use opcell_types::{CallContext, GivenInput, InputAnswer, InputForm, InputRequest, Source, ToolDescription, Value};
 use std::{
+    future::ready,
     sync::{
         Arc, Mutex,
         atomic::{AtomicI64, Ordering::SeqCst},
@@ -64,6 +65,8 @@ struct Cells {
     backwards: bool,
     /// A program sleeps between its calls.
     sleeps: bool,
+    /// Its driver releases a run that waits for time alone.
+    parks: bool,
     /// The programs that are there now.
     alive: Arc<AtomicI64>,
 }
@@ -102,6 +105,7 @@ impl Cells {
             at_once: false,
             backwards: false,
             sleeps: false,
+            parks: false,
             alive: Arc::default(),
         }
     }
@@ -415,14 +419,19 @@ async fn at_once(cells: &Cells, inner: &InnerJournal, call: &ToolCall) -> Result
         let steps = if cells.backwards { cells.plan.len() - at } else { at };
         tasks.spawn(async move {
             if let Approval::Refused(refused) = placed.approval().await {
-                return (at, placed.make(Effects::Pure, context, async |_| Err(refused).into()).await);
+                return (at, placed.make(Effects::Pure, context, |_, _| ready(Err(refused.clone()).into())).await);
             }
-            let make = async |context: CallContext| {
-                made.lock().unwrap().push(format!("{tool} {}", context.idempotency_key));
-                for _ in 0..steps * 50 {
-                    tokio::task::yield_now().await;
+            let make = |context: CallContext, given: Option<Arc<GivenInput>>| {
+                made.lock().unwrap().push(format!("{} {}", shown(tool, &given), context.idempotency_key));
+                async move {
+                    if tool == "ask" {
+                        return asking(tool, given.as_deref(), &Clock::default()).into();
+                    }
+                    for _ in 0..steps * 50 {
+                        tokio::task::yield_now().await;
+                    }
+                    Ok(Value::from(tool)).into()
                 }
-                Ok(Value::from(tool)).into()
             };
             (at, placed.make(effects, context, make).await)
         });
@@ -439,6 +448,45 @@ async fn at_once(cells: &Cells, inner: &InnerJournal, call: &ToolCall) -> Result
         ended.push((1 << 40, at, arrived));
     }
     Ok(Value::array(said))
+}
+
+/// The call of a tool and how it continues.
+fn shown(tool: &str, given: &Option<Arc<GivenInput>>) -> String {
+    let state = given.as_ref().and_then(|given| given.state.as_deref().or(given.task.as_deref()));
+    state.map_or_else(|| tool.to_owned(), |state| format!("{tool}({state})"))
+}
+
+/// A tool that asks two times for input, or becomes a task that asks and lasts an hour; `curious` asks for ever.
+fn asking(tool: &str, given: Option<&GivenInput>, clock: &Clock) -> Result<Value, Failure> {
+    let form = |key: &str| InputForm {
+        key: key.into(),
+        message: format!("{key}?").into(),
+        schema: json(r#"{"type":"object","properties":{"it":{"type":"string"}},"required":["it"]}"#),
+    };
+    let asks = |forms: Vec<InputForm>, state: Option<&str>, task: Option<&str>| {
+        let (state, task) = (state.map(Into::into), task.map(Into::into));
+        let request = InputRequest { server: "s".into(), tool: tool.into(), forms, state, task };
+        Err(Failure::host("mcp-input-required", "it asks").with_input(request))
+    };
+    let answers = |given: &GivenInput| {
+        let answers = given.answers.iter().map(|(key, answer)| match answer {
+            InputAnswer::Accept(values) => format!("{key}={}", values.to_json()),
+            other => format!("{key}={}", other.action()),
+        });
+        answers.collect::<Vec<_>>().join(" ")
+    };
+    match (tool, given) {
+        ("ask", None) => asks(vec![form("a"), form("b")], Some("one"), None),
+        ("ask", Some(given)) if given.state.as_deref() == Some("one") => {
+            assert_eq!(answers(given), r#"a={"it":"a"} b={"it":"b"}"#);
+            asks(vec![form("c")], Some("two"), None)
+        }
+        ("task", None) => asks(Vec::new(), None, Some("t")),
+        ("task", Some(given)) if given.answers.is_empty() => asks(vec![form("d")], None, Some("t")),
+        ("task", Some(_)) if clock.0.load(SeqCst) < HOUR => asks(Vec::new(), None, Some("t")),
+        ("curious", _) => asks(vec![form("e")], Some("more"), None),
+        (_, given) => Ok(Value::from(answers(given.unwrap()))),
+    }
 }
 
 #[async_trait]
@@ -497,6 +545,18 @@ impl Sessions for Programs {
         let (inner, mut said) = (call.inner.clone().unwrap(), Vec::new());
         for (at, (tool, effects, _)) in self.0.plan.clone().into_iter().enumerate() {
             let asked = json(&format!(r#"{{"number":{at}}}"#));
+            if matches!(tool, "ask" | "task" | "curious") {
+                let placed = inner.begin(tool, &asked, false, Concurrency::Alone).unwrap();
+                let make = |context: CallContext, given: Option<Arc<GivenInput>>| {
+                    self.0.made.lock().unwrap().push(format!("{} {}", shown(tool, &given), context.idempotency_key));
+                    ready(asking(tool, given.as_deref(), &self.0.clock).into())
+                };
+                match placed.make(effects, call.context.clone(), make).await.reply.result {
+                    Ok(answer) => said.push(answer),
+                    Err(failure) => said.push(Value::from(format!("{}: {}", failure.reason, failure.message))),
+                }
+                continue;
+            }
             if tool == "send" {
                 let mut placed = match inner.begin(tool, &asked, true, Concurrency::Alone) {
                     Ok(placed) => placed,
@@ -504,14 +564,14 @@ impl Sessions for Programs {
                 };
                 if let Approval::Refused(refused) = placed.approval().await {
                     said.push(Value::from(format!("{}: {}", refused.reason, refused.message)));
-                    let refused = async |_| Err(refused).into();
+                    let refused = |_, _| ready(Err(refused.clone()).into());
                     let ended = placed.make(Effects::Pure, call.context.clone(), refused).await;
                     assert!(ended.reply.result.is_err());
                     continue;
                 }
-                let made = async |context: CallContext| {
+                let made = |context: CallContext, _| {
                     self.0.made.lock().unwrap().push(format!("{tool} {}", context.idempotency_key));
-                    Ok(Value::from(format!("{tool} at 100"))).into()
+                    ready(Ok(Value::from(format!("{tool} at 100"))).into())
                 };
                 said.extend(placed.make(effects, call.context.clone(), made).await.reply.result.ok());
                 continue;
@@ -553,7 +613,7 @@ async fn approving(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, usize
 
 async fn resume_session(cells: &Cells) -> RunOutcome {
     let engine = session_engine(cells);
-    let park = cells.sleeps.then_some(Duration::from_secs(1));
+    let park = (cells.sleeps || cells.parks).then_some(Duration::from_secs(1));
     let options = ResumeOptions { detach: true, park, ..ResumeOptions::default() };
     let outcome = engine.resume(&"r".into(), options).await.unwrap().finished().await.unwrap();
     check_history(&engine, &outcome).await;
@@ -561,7 +621,7 @@ async fn resume_session(cells: &Cells) -> RunOutcome {
 }
 
 async fn start_session(cells: &Cells) -> RunOutcome {
-    let park = cells.sleeps.then_some(Duration::from_secs(1));
+    let park = (cells.sleeps || cells.parks).then_some(Duration::from_secs(1));
     let options = RunOptions { run: Some("r".parse().unwrap()), detach: true, park, ..RunOptions::default() };
     session_engine(cells).start(routed(SESSION), json("{}"), options).await.unwrap().finished().await.unwrap()
 }
@@ -584,6 +644,126 @@ async fn a_program_waits_for_a_person_without_a_cell_and_is_killed_after_any_eve
         assert_eq!(outcome.status, Status::Completed, "after event {keep}: {outcome:?}");
         assert_eq!(cells.made(), calls[count(prefix, "inner-replied")..], "after event {keep}");
         assert_eq!(asked, 2 - count(prefix, "call-answered"), "after event {keep}: a question has one answer");
+    }
+}
+
+const ASKING: [Planned; 4] =
+    [("look", Effects::Pure, Ends), ("ask", Effects::Once, Ends), ("put", Effects::Idempotent, Ends), TASK];
+
+/// A call that a server answers with a task.
+const TASK: Planned = ("task", Effects::Once, Ends);
+
+/// Drives the run until it ends, with a person who fills in each form with its key. The forms, in order.
+async fn filling_in(cells: &Cells, mut outcome: RunOutcome) -> (RunOutcome, Vec<String>) {
+    let (engine, mut asked) = (session_engine(cells), Vec::new());
+    while !matches!(outcome.status, Status::Completed | Status::Failed) {
+        match outcome.questions.as_slice() {
+            [] => {
+                assert!(outcome.due.is_some(), "{outcome:?}");
+                cells.clock.0.fetch_add(HOUR, SeqCst);
+            }
+            [Question::Input { id, message, .. }] => {
+                let key = message.trim_end_matches('?');
+                asked.push(key.to_owned());
+                let answer = InputAnswer::Accept(json(&format!(r#"{{"it":"{key}"}}"#)));
+                let message = Message::Input { question: id.clone(), answer, by: None, from: None };
+                engine.send(&"r".into(), &message).await.unwrap();
+            }
+            [Question::Doubt { .. }] => answer(cells, Answer::Retry).await,
+            other => panic!("{other:?}"),
+        }
+        outcome = resume_session(cells).await;
+    }
+    (outcome, asked)
+}
+
+#[tokio::test]
+async fn a_program_whose_tools_ask_a_person_waits_without_a_cell_and_is_killed_after_any_event() {
+    let asking = || Cells { parks: true, ..Cells::new(&ASKING, 100) };
+    let cells = asking();
+    let outcome = start_session(&cells).await;
+    let [Question::Input { server, tool, message, .. }] = outcome.questions.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((&**server, &**tool, &**message), ("s", "ask", "a?"));
+    let doubts = session_engine(&cells).state_at(&"r".into(), None).await.unwrap().doubts().count();
+    assert_eq!((outcome.status, doubts, cells.made().len()), (Status::Suspended, 0, 2), "{outcome:?}");
+    let (outcome, asked) = filling_in(&cells, outcome).await;
+    assert_eq!(asked, ["a", "b", "c", "d"]);
+    let expected = r#"["look at 100","c={\"it\":\"c\"}","put at 100","d={\"it\":\"d\"}"]"#;
+    assert_eq!((outcome.status, outcome.result.as_str()), (Status::Completed, Some(expected)), "{outcome:?}");
+    let calls = cells.made();
+    let made: Vec<&str> = calls.iter().map(|made| made.split_once(' ').unwrap().0).collect();
+    // The task is polled for once more after the hour in which no cell was there.
+    let whole = ["look", "ask", "ask(one)", "ask(two)", "put", "task", "task(t)", "task(t)", "task(t)"];
+    assert_eq!(made, whole);
+    let records = cells.journal.read(&"r".into(), 0, 1_000).await.unwrap();
+    assert_eq!((count(&records, "input-asked"), count(&records, "inner-slept")), (4, 1));
+    let started = records.iter().position(|record| &*record.kind == "inner-started").unwrap();
+    for keep in started + 1..records.len() {
+        let prefix = &records[..keep];
+        let cells = asking().within(holding(prefix.to_vec()).await);
+        cells.clock.0.store(prefix.last().unwrap().at - 1_000_000, SeqCst);
+        let (outcome, again) = filling_in(&cells, resume_session(&cells).await).await;
+        assert_eq!(
+            (outcome.status, outcome.result.as_str()),
+            (Status::Completed, Some(expected)),
+            "after event {keep}"
+        );
+        // Each form is filled in once, and each call that was answered is not made again.
+        let answered = count(prefix, "input-answered");
+        assert_eq!(again, asked[answered..], "after event {keep}");
+        let steps = count(prefix, "inner-replied") + count(prefix, "input-asked");
+        let made: Vec<String> = cells.made().iter().map(|made| made.split_once(' ').unwrap().0.to_owned()).collect();
+        let (mut made, mut rest) = (made, whole[..8].get(steps..).unwrap_or_default().to_vec());
+        made.dedup();
+        rest.dedup();
+        assert_eq!(made, rest, "after event {keep}");
+        assert!(cells.made().iter().all(|made| calls.contains(made)), "after event {keep}: with other keys");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_a_program_asks_no_more_often_than_that_of_a_step() {
+    let cells = Cells::new(&[("curious", Effects::Once, Ends)], 100);
+    let (outcome, asked) = filling_in(&cells, start_session(&cells).await).await;
+    assert_eq!((asked.len(), cells.made().len()), (8, 9));
+    let said = outcome.result.as_str().unwrap().to_owned();
+    assert!(said.contains("asked for input 8 times in one call, and asks again"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_calls_at_once_one_asks_for_input_and_one_for_approval_when_the_others_have_ended() {
+    let plan = [("ask", Effects::Once, Ends), ("send", Effects::Once, Ends), ("put", Effects::Idempotent, Ends)];
+    for approves_first in [true, false] {
+        let cells = Cells::at_once(&plan, false);
+        let mut outcome = start_session(&cells).await;
+        let engine = session_engine(&cells);
+        let mut made = cells.made();
+        made.sort();
+        assert_eq!((made.len(), outcome.questions.len()), (2, 2), "{outcome:?}");
+        assert!(made[0].starts_with("ask ") && made[1].starts_with("put "), "{made:?}");
+        let mut forms = 0;
+        while outcome.status == Status::Suspended {
+            let is_call = |question: &&Question| matches!(question, Question::Call { .. }) == approves_first;
+            let question = outcome.questions.iter().find(is_call).or(outcome.questions.first()).unwrap();
+            match question {
+                Question::Call { id, .. } => {
+                    engine.decide(&"r".into(), id, &Decision::approve().by("ann")).await.unwrap();
+                }
+                Question::Input { id, message, .. } => {
+                    let answer = InputAnswer::Accept(json(&format!(r#"{{"it":"{}"}}"#, message.trim_end_matches('?'))));
+                    let message = Message::Input { question: id.clone(), answer, by: None, from: None };
+                    engine.send(&"r".into(), &message).await.unwrap();
+                    forms += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+            outcome = resume_session(&cells).await;
+        }
+        assert_eq!((outcome.status, forms), (Status::Completed, 3), "{outcome:?}");
+        let made: Vec<String> = cells.made().iter().map(|made| made.split_once(' ').unwrap().0.to_owned()).collect();
+        let times = |call: &str| made.iter().filter(|made| *made == call).count();
+        let each = ["ask", "ask(one)", "ask(two)", "send", "put"].map(times);
+        assert_eq!(each, [1; 5], "{made:?}");
     }
 }
 

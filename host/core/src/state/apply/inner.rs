@@ -84,10 +84,10 @@ impl State {
             }
             // The effect may have ended for another reason.
             let Some(pending) = self.effects.get_mut(&approval.asked.effect) else { continue };
-            pending.in_doubt = asks;
             if let Some(inner) = &mut pending.inner {
                 inner.settle_question(approval, asks);
             }
+            pending.in_doubt = pending.is_asking();
             // The time in which a person thinks is not the step's.
             if let Some(work) = self.frame_mut(frame)?.work_mut() {
                 work.since = work.since.plus_ms(now.ms_since(ask.at)).min(now);

@@ -6,7 +6,7 @@ use crate::state::{Inputs, MAX_FORMS, State};
 use opcell_types::InputAnswer;
 
 impl State {
-    pub(super) fn ask_for_input(&mut self, effect: EffectId, reply: &EffectReply) -> Change {
+    pub(super) fn ask_for_input(&mut self, effect: EffectId, place: Option<u32>, reply: &EffectReply) -> Change {
         let now = self.now;
         let Some(request) = reply.input() else { return missing(format!("a request for input of effect {effect}")) };
         let forms = request.forms.len();
@@ -15,26 +15,31 @@ impl State {
             return missing(format!("{forms} forms"));
         }
         let pending = self.pending_mut(effect)?;
-        let rounds = pending.input.as_ref().map_or(0, |inputs| inputs.rounds).saturating_add(1);
-        // A task continues without a person.
-        pending.in_doubt = forms > 0;
-        pending.input = Some(Box::new(Inputs { rounds, request: request.clone(), answers: Vec::new(), at: now }));
+        // A task continues without a person. Several calls of one cell may wait at once.
+        let waits = forms > 0 || place.is_some() && pending.in_doubt;
+        let Some(input) = pending.input_of(place) else { return missing(format!("call {place:?} of effect {effect}")) };
+        let rounds = input.as_ref().map_or(0, |inputs| inputs.rounds).saturating_add(1);
+        *input = Some(Box::new(Inputs { rounds, request: request.clone(), answers: Vec::new(), at: now }));
+        pending.in_doubt = waits;
         Ok(())
     }
 
     pub(super) fn answer_input(&mut self, effect: EffectId, question: &str, answer: &InputAnswer) -> Change {
-        if self.asks_for_input(question) != Some(effect) {
+        let Some((_, place)) = self.asked_input(question).filter(|(asks, _)| *asks == effect) else {
             return missing(format!("question {question}"));
-        }
+        };
         let now = self.now;
         let pending = self.pending_mut(effect)?;
-        let Some(inputs) = &mut pending.input else { return missing(format!("effect {effect} as one that asks")) };
+        let Some(Some(inputs)) = pending.input_of(place) else {
+            return missing(format!("effect {effect} as one that asks"));
+        };
         inputs.answers.push(answer.clone());
         if inputs.answers.len() < inputs.request.forms.len() {
             return Ok(());
         }
-        let (frame, waited) = (pending.frame, now.ms_since(inputs.at));
-        pending.in_doubt = false;
+        let waited = now.ms_since(inputs.at);
+        let frame = pending.frame;
+        pending.in_doubt = pending.is_asking();
         // The time in which a person thinks is not the step's. Several may think at the same time.
         if let Some(work) = self.frame_mut(frame)?.work_mut() {
             work.since = work.since.plus_ms(waited).min(now);
