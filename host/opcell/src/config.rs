@@ -50,7 +50,7 @@ use opcell_sandbox::{
 use opcell_session::{
     models::{Model, ModelsConfig},
     sessions::MissingTools,
-    tools::{FileRoot, Shell},
+    tools::{FileRoot, InPrograms, Shell},
 };
 use opcell_types::files::{read_bounded, read_text_bounded};
 use origin::Origin;
@@ -178,6 +178,8 @@ pub struct SessionSettings {
     pub approve: ApprovalRules,
     /// The same for single tools, by name.
     pub tool_approvals: IndexMap<String, ApprovalRules>,
+    /// Tools that programs of models do not call, or nothing else does, by name.
+    pub in_programs: IndexMap<String, InPrograms>,
     /// The same for all tools of an MCP server, by its name.
     pub server_approvals: IndexMap<String, ApprovalRules>,
     /// The same for the tools that a plugin calls, by the plugin's name.

@@ -119,6 +119,17 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         around.catalog.document_tools().filter(|tool| find(&tools, tool.name()).is_none()).collect();
     tools.extend(of_documents);
     approvals(&mut tools, &settings.tool_approvals, &settings.server_approvals, &settings.approved)?;
+    for (name, place) in &settings.in_programs {
+        let named = |tool: &&mut SessionTool| tool.name() == name || tool.tool.description().name == *name;
+        let mut found = false;
+        for tool in tools.iter_mut().filter(named) {
+            (tool.in_programs, found) = (*place, true);
+        }
+        if !found {
+            let hint = hint(name, tools.iter().map(SessionTool::name));
+            return Err(wrong(format!("`code` of [tools.{name}] is for a tool that sessions do not have{hint}")));
+        }
+    }
     let augmenters = settings.augmenters.iter().map(|operation| augmenter(around.catalog, operation));
     let mut builder = HostSessions::builder()
         .augmenters(augmenters.collect::<Vec<_>>())

@@ -54,6 +54,20 @@ pub struct SessionTool {
     pub approve: ApprovalRules,
     /// Arguments of calls that need no person, whatever the rules say: these and no others.
     pub approved: Vec<Value>,
+    /// The ways in which the models of sessions with programs call it.
+    pub in_programs: InPrograms,
+}
+
+/// The ways in which a tool is called in sessions whose models call tools by programs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum InPrograms {
+    /// By programs; one that a person may have to approve by the model itself as well.
+    #[default]
+    Usual,
+    /// By the model itself alone.
+    Never,
+    /// By programs alone.
+    Only,
 }
 
 impl std::fmt::Debug for SessionTool {
@@ -77,6 +91,7 @@ impl SessionTool {
             own: false,
             approve: ApprovalRules::default(),
             approved: Vec::new(),
+            in_programs: InPrograms::Usual,
         }
     }
 

@@ -228,6 +228,7 @@ impl Checker<'_> {
             bash: text.bash.and_then(|bash| self.bash(bash)),
             approve: self.approval(text.approve.as_ref(), "[sessions]"),
             tool_approvals: self.tool_approvals(tools),
+            in_programs: self.in_programs(tools),
             server_approvals: self.server_approvals(servers),
             plugin_approvals: IndexMap::new(),
             approved: text.approved,

@@ -189,6 +189,7 @@ pub fn schema() -> Value {
                     "resources": texts("URIs of the server's resources that the tool reads, where `*` stands for any text."),
                     "prompts": texts("Names of the server's prompts that the tool gets, where `*` stands for any text."),
                     "approve": approve("Rules for models' calls of the tool that wait for a person; alone in its table, for a tool that exists already."),
+                    "code": {"enum": [false, "only"], "description": "In sessions with `code`: `false` keeps the tool out of programs, so that models call it themselves; with `\"only\"` nothing but programs calls it. Alone in its table, for a tool that exists already."},
                 })),
             ]},
             "server": table(&[], json!({

@@ -220,6 +220,18 @@ pub struct ToolTable {
     pub prompts: Option<Spanned<Vec<String>>>,
     /// Rules for calls of models that wait for a person; alone, of a tool that is there already.
     pub approve: Option<Spanned<ApprovalRules>>,
+    /// `false`: programs of models do not call it; `"only"`: nothing else does.
+    pub code: Option<Spanned<InProgramsText>>,
+}
+
+/// `code` of a tool.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum InProgramsText {
+    /// `false`.
+    Flag(bool),
+    /// `"only"`.
+    Word(String),
 }
 
 impl<'de> Deserialize<'de> for ToolText {

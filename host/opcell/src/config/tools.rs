@@ -3,12 +3,13 @@
 
 use super::{
     check::{Checker, HOST_TOOLS, span_of},
-    text::{CredentialText, HttpText, PluginText, ServerText, ToolTable, ToolText},
+    text::{CredentialText, HttpText, InProgramsText, PluginText, ServerText, ToolTable, ToolText},
 };
 use crate::http::HttpRule;
 use indexmap::IndexMap;
 use opcell_ir::{Span, diagnostic::did_you_mean, ir::ApprovalRules};
 use opcell_sandbox::limits::Unit;
+use opcell_session::tools::InPrograms;
 pub use opcell_tools::mcp::{McpServer, Remote};
 use serde_spanned::Spanned;
 use std::time::Duration;
@@ -116,9 +117,10 @@ impl Checker<'_> {
         span: Span,
         servers: &IndexMap<Spanned<String>, ServerText>,
     ) -> Option<ToolTarget> {
-        let ToolTable { operation, host, http, mcp, tool, resources, prompts, approve } = table;
+        let ToolTable { operation, host, http, mcp, tool, resources, prompts, approve, code } = table;
         let is_offer = resources.is_some() || prompts.is_some();
-        if operation.is_none() && host.is_none() && mcp.is_none() && tool.is_none() && !is_offer && approve.is_some() {
+        let is_rule = approve.is_some() || code.is_some();
+        if operation.is_none() && host.is_none() && mcp.is_none() && tool.is_none() && !is_offer && is_rule {
             return None;
         }
         if host.is_none() && !http.is_empty() {
@@ -229,6 +231,30 @@ impl Checker<'_> {
             approvals.insert(name.get_ref().clone(), rules);
         }
         approvals
+    }
+
+    /// The tools that programs of models do not call, or nothing else does.
+    pub(super) fn in_programs(
+        &mut self,
+        tools: &IndexMap<Spanned<String>, Spanned<ToolText>>,
+    ) -> IndexMap<String, InPrograms> {
+        let mut places = IndexMap::new();
+        for (name, text) in tools {
+            let ToolText::Table(table) = text.get_ref() else { continue };
+            let Some(code) = &table.code else { continue };
+            let place = match code.get_ref() {
+                InProgramsText::Flag(false) => InPrograms::Never,
+                InProgramsText::Word(word) if word == "only" => InPrograms::Only,
+                InProgramsText::Flag(_) | InProgramsText::Word(_) => {
+                    let message = format!("`code` of [tools.{}] is neither `false` nor \"only\"", name.get_ref());
+                    let help = "leave it out for a tool that programs and models call".to_owned();
+                    self.error("invalid-tool", span_of(code), message, Some(help));
+                    continue;
+                }
+            };
+            places.insert(name.get_ref().clone(), place);
+        }
+        places
     }
 
     /// The rules of MCP servers, for all of their tools.

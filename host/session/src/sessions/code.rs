@@ -4,7 +4,7 @@ use super::open::Allowed;
 use super::{HostSessions, failure};
 use crate::code::{Declarations, MAX_BYTES, Program, RUN_CODE, SessionTools, declare, description, instructions};
 use crate::prompt::CodePart;
-use crate::tools::{DELEGATE_TOOL, mismatch};
+use crate::tools::{DELEGATE_TOOL, InPrograms, mismatch};
 use opcell_engine::approval::ToolApproval;
 use opcell_engine::call::CodeTools;
 use opcell_engine::inner::InnerJournal;
@@ -34,7 +34,7 @@ impl HostSessions {
     /// without programs.
     ///
     /// A model calls itself what starts a run, ends the conversation, or belongs to the engine, and what a person may
-    /// have to approve: that one is called both ways.
+    /// have to approve: that one is called both ways. The project may say otherwise of a tool.
     pub(super) fn by_code(
         &self,
         settings: &Session,
@@ -52,8 +52,10 @@ impl HostSessions {
         }
         let may_ask = |rules: &ToolApproval| rules.rules.rules().iter().any(|rule| rule.ask.applies_to(rules.effects));
         let asks = |name: &str| approvals.iter().any(|rules| rules.tool == name && may_ask(rules));
+        let place = |name: &str| self.tools.find(name).map_or(InPrograms::Usual, |offered| offered.in_programs);
         let is_direct = |name: &str| {
-            name == DELEGATE_TOOL
+            place(name) == InPrograms::Never
+                || name == DELEGATE_TOOL
                 || settings.agents.contains_key(name)
                 || settings.final_tool.as_deref() == Some(name)
                 || engine_tools.iter().any(|tool| tool.name == name)
@@ -67,7 +69,8 @@ impl HostSessions {
             text: instructions(language, &in_code, &asking, waits),
             reads: in_code.iter().any(|tool| tool.name == "read"),
         };
-        tools.retain(|tool| is_direct(&name(tool)) || asks(&name(tool)));
+        let is_asked = |name: &str| asks(name) && place(name) != InPrograms::Only;
+        tools.retain(|tool| is_direct(&name(tool)) || is_asked(&name(tool)));
         tools.insert(
             0,
             Allowed { description: description(language, None), lambda: Some("program → result".to_owned()) },
