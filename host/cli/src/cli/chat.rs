@@ -3,6 +3,7 @@
 mod lines;
 
 pub use lines::Lines;
+pub(in crate::cli) use lines::ProgramLine;
 
 use super::{
     Exit, Failure, Global, Terminal,
@@ -83,7 +84,7 @@ pub async fn chat(global: &Global, args: &ChatArgs, terminal: &Terminal) -> Resu
         terminal.note(&format!("{}: type a message; /help lists what else there is", workflow.ir().name));
     }
     let mut shown = Transcript::new(&workflow, terminal);
-    let mut lines = Lines::stdin(terminal, &stop, !args.no_history);
+    let mut lines = Lines::stdin(terminal, &stop, (!args.no_history).then_some("chat-history"));
     let approval = Approval { approve: args.approve, global, terminal };
     let outcome = converse(&host, &workflow, run, &mut lines, &mut shown, None, &stop, &approval).await?;
     if let Some(text) = stop.resumable(&outcome) {

@@ -1,11 +1,12 @@
 //! `opcell code`: programs, each in a cell of the plugin for their language.
 
 mod install;
+mod repl;
 
 use super::{Exit, Failure, Global, Terminal, host, input, op};
 use clap::{Args, Subcommand, ValueEnum};
 use opcell::{
-    Capability, Grant, PluginConfig, Remedy, builtin, config::Config, document, places::Places, remedy,
+    Capability, Grant, Host, PluginConfig, Remedy, builtin, config::Config, document, places::Places, remedy,
     report::printable, services::HTTP_FETCH,
 };
 use opcell_engine::ports::OpenSession;
@@ -15,7 +16,7 @@ use opcell_ir::{
 };
 use opcell_types::{CallContext, Value};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The operations of the plugins.
 const RUN_JAVASCRIPT: &str = "code/run";
@@ -28,6 +29,11 @@ const MAX_SOURCE: u64 = 16 << 20;
 pub enum CodeCommand {
     /// Run a program in JavaScript or Python and print its result.
     Run(RunArgs),
+    /// Write a program in JavaScript or Python line by line.
+    ///
+    /// Each line runs when it is complete, and prints its value. All lines are one program: it runs again for each line,
+    /// with the recorded answers of its calls, and makes no call twice. A line that fails is left out of it.
+    Repl(repl::ReplArgs),
     /// Build the runtime of a language that is not part of this command.
     Install(install::InstallArgs),
     /// Print the declarations of tools that a model reads before it writes a program.
@@ -64,6 +70,23 @@ impl ProgramLanguage {
         }
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            Self::Javascript => "JavaScript",
+            Self::Python => "Python",
+        }
+    }
+
+    /// The operation that runs a program, with its arguments.
+    fn call(self, source: String, input: Value) -> (&'static str, Value) {
+        let source = [("source", Value::from(source)), ("input", input)];
+        let (run, named) = match self {
+            Self::Javascript => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
+            Self::Python => (RUN_PYTHON, None),
+        };
+        (run, Value::object(named.into_iter().chain(source)))
+    }
+
     /// The plugin whose cells run its programs.
     fn plugin(self) -> &'static str {
         match self {
@@ -93,6 +116,7 @@ pub struct RunArgs {
 pub async fn code(global: &Global, command: &CodeCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         CodeCommand::Run(args) => run(global, args, terminal).await,
+        CodeCommand::Repl(args) => repl::repl(global, args, terminal).await,
         CodeCommand::Install(args) => install::install(args, terminal).await,
         CodeCommand::Types(args) => types(global, args, terminal).await,
     }
@@ -127,17 +151,26 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
     let is_python = args.file.extension().is_some_and(|kind| kind == "py");
     let by_name = if is_python { ProgramLanguage::Python } else { ProgramLanguage::Javascript };
     let language = args.language.unwrap_or(by_name);
-    let source = [("source", Value::from(source)), ("input", input.unwrap_or(Value::Null))];
-    let (run, named) = match language {
-        ProgramLanguage::Javascript => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),
-        ProgramLanguage::Python => (RUN_PYTHON, None),
-    };
-    let arguments = named.into_iter().chain(source);
+    let (run, arguments) = language.call(source, input.unwrap_or(Value::Null));
+    let (host, has_plugin) = ready(global, language, &args.grant, terminal).await?;
+    let called = host.invoke(run, arguments).await;
+    let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
+    let command = format!("opcell code run {}", remedy::shell_word(&args.file.display().to_string()));
+    op::report(called, terminal, result, |remedy| advice(remedy, &command, has_plugin))
+}
+
+/// A host whose plugin for programs is granted these tools as well, and whether the project has the plugin itself.
+async fn ready(
+    global: &Global,
+    language: ProgramLanguage,
+    grants: &[String],
+    terminal: &Terminal,
+) -> Result<(Host, bool), Failure> {
     let config = global.trusted()?;
     let has_plugin = config.plugins.contains_key(language.plugin());
-    let config = with_program(config, language, &args.grant)?;
+    let config = with_program(config, language, grants)?;
     let named = |name: &str| name == HTTP_FETCH || config.tools.contains_key(name);
-    let operations: Vec<_> = args.grant.iter().filter(|name| !named(name)).collect();
+    let operations: Vec<_> = grants.iter().filter(|name| !named(name)).collect();
     let host = host(config, terminal).await?;
     for name in operations {
         if host.catalog().find(name).is_err() {
@@ -146,21 +179,18 @@ async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exi
             return Err(Diagnostic::error("unknown-capability", message).help(help).into());
         }
     }
-    let called = host.invoke(run, Value::object(arguments)).await;
-    let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
-    op::report(called, terminal, result, |remedy| advice(remedy, &args.file, has_plugin))
+    Ok((host, has_plugin))
 }
 
 /// The remedy of a denial of a program: a grant of the command for a tool, and for the rest one of the plugin, which
 /// the project has to have first.
-fn advice(remedy: &Remedy, file: &Path, has_plugin: bool) -> Option<String> {
+fn advice(remedy: &Remedy, ran: &str, has_plugin: bool) -> Option<String> {
     let command = remedy::render(remedy)?;
     match remedy {
         Remedy::Grant { plugin, capability: Capability::Tool, name, .. }
             if **plugin == *builtin::CODE || **plugin == *builtin::PYTHON =>
         {
-            let file = remedy::shell_word(&file.display().to_string());
-            Some(format!("opcell code run {file} --grant {}", remedy::shell_word(name)))
+            Some(format!("{ran} --grant {}", remedy::shell_word(name)))
         }
         remedy if !has_plugin && remedy.plugin() == Some(builtin::CODE) => {
             Some(format!("add `[plugins.code]` with `source = \"builtin:code\"` to opcell.toml, then: {command}"))

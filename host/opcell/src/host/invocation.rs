@@ -9,6 +9,7 @@ use crate::{
 };
 use opcell_engine::{
     call,
+    inner::InnerJournal,
     ports::{Call, Judges, Operations, Reply, Success},
     receipt::Receipt,
     tool::Tool,
@@ -44,6 +45,8 @@ pub struct Invocation {
     cancel: CancellationToken,
     /// Instead of an operation.
     other: Option<Other>,
+    /// The journal of the calls that the cell makes.
+    inner: Option<InnerJournal>,
     said: Said,
 }
 
@@ -224,7 +227,7 @@ impl Invocation {
             given: None,
         };
         let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
-        Self { catalog, open, call, cancel: CancellationToken::new(), other: None, said: Said::default() }
+        Self { catalog, open, call, cancel: CancellationToken::new(), other: None, inner: None, said: Said::default() }
     }
 
     pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
@@ -331,6 +334,13 @@ impl Invocation {
         self
     }
 
+    /// Answers the calls that the cell makes from the record of a program, as far as it has them, and adds those that
+    /// follow: [`ProgramRecord::open`](opcell_engine::program_record::ProgramRecord::open).
+    pub fn journaled(mut self, journal: InnerJournal) -> Self {
+        self.inner = Some(journal);
+        self
+    }
+
     /// Leaves the plugin less than it is granted.
     pub fn narrow(mut self, capabilities: CapabilityNarrowing) -> Self {
         self.call.capabilities = Some(Box::new(capabilities));
@@ -357,7 +367,7 @@ impl IntoFuture for Invocation {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { catalog, open, mut call, cancel, other, said } = self;
+        let Self { catalog, open, mut call, cancel, other, inner, said } = self;
         call.context = said.put_into(call.context);
         Box::pin(async move {
             let Some(open) = open.begin() else {
@@ -367,7 +377,7 @@ impl IntoFuture for Invocation {
             // The caller's token and the end of the host stop the call, and the call stops neither.
             let token = cancel.child_token();
             let judges = catalog.find(&call.id).is_ok_and(|entry| matches!(entry.offer, Offer::Judge { .. }));
-            let call = Call::new(call, token.clone());
+            let call = Call { inner, ..Call::new(call, token.clone()) };
             let reply = open.until_ended(token, async {
                 match other {
                     Some(other) => other.call(&catalog, call).await,

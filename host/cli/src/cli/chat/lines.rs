@@ -5,12 +5,15 @@ use opcell::{places::Places, report::printable};
 use opcell_types::files::{Folder, Readers};
 use rustyline::{Config, Editor, error::ReadlineError, history::FileHistory};
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _},
     path::PathBuf,
 };
 
 /// The prompt of a person.
 const PROMPT: &str = "> ";
+
+/// Bytes of a line of a program that are read.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Lines that the history holds.
 const MAX_HISTORY_LINES: usize = 1_000;
@@ -40,11 +43,12 @@ pub struct Person {
 }
 
 impl Lines {
-    pub(super) fn stdin(terminal: &Terminal, stop: &Stop, remembers: bool) -> Self {
+    /// Lines from stdin; those of a person are kept in the history of this name, if there is one.
+    pub(in crate::cli) fn stdin(terminal: &Terminal, stop: &Stop, history: Option<&str>) -> Self {
         let asks = !terminal.quiet && io::stdin().is_terminal();
         if asks
             && io::stdout().is_terminal()
-            && let Some(person) = Person::at_terminal(stop, remembers)
+            && let Some(person) = Person::at_terminal(stop, history)
         {
             return Self::Person(Box::new(person));
         }
@@ -63,10 +67,44 @@ impl Lines {
         }
     }
 
+    /// The next line of a program, as it is written.
+    pub(in crate::cli) fn next_of_program(&mut self, prompt: &str) -> io::Result<ProgramLine> {
+        match self {
+            Self::Scripted(lines) => Ok(lines.next().map_or(ProgramLine::End, ProgramLine::Text)),
+            Self::Stdin { prompts, stop } => {
+                let prompts = *prompts;
+                tokio::task::block_in_place(|| stop.while_idle(|| program_line_of_stdin(prompts.then_some(prompt))))
+            }
+            Self::Person(person) => tokio::task::block_in_place(|| person.next_of_program(prompt)),
+        }
+    }
+
     /// Says something that is not part of the conversation.
     pub(super) fn answer(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{}", printable(text));
     }
+}
+
+/// A line of a program.
+pub(in crate::cli) enum ProgramLine {
+    Text(String),
+    /// The person starts anew.
+    Interrupted,
+    End,
+}
+
+fn program_line_of_stdin(prompt: Option<&str>) -> io::Result<ProgramLine> {
+    if let Some(prompt) = prompt {
+        write!(io::stderr(), "{prompt}")?;
+    }
+    let mut line = String::new();
+    if io::stdin().lock().take(MAX_LINE_BYTES).read_line(&mut line)? == 0 {
+        return Ok(ProgramLine::End);
+    }
+    if line.len() as u64 == MAX_LINE_BYTES {
+        return Err(io::Error::other(format!("a line has more than {MAX_LINE_BYTES} bytes")));
+    }
+    Ok(ProgramLine::Text(line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
 fn next_of_stdin(prompts: bool) -> io::Result<Option<String>> {
@@ -87,10 +125,10 @@ fn next_of_stdin(prompts: bool) -> io::Result<Option<String>> {
 
 impl Person {
     /// None where the terminal cannot be had.
-    fn at_terminal(stop: &Stop, remembers: bool) -> Option<Self> {
+    fn at_terminal(stop: &Stop, history: Option<&str>) -> Option<Self> {
         let config = Config::builder().max_history_size(MAX_HISTORY_LINES).ok()?.history_ignore_space(true).build();
         let mut editor = Editor::with_config(config).ok()?;
-        let history = remembers.then(history_file).flatten();
+        let history = history.and_then(history_file);
         if let Some(history) = &history {
             // There is none before the first chat.
             let _ = editor.load_history(history);
@@ -117,6 +155,22 @@ impl Person {
         }
     }
 
+    fn next_of_program(&mut self, prompt: &str) -> io::Result<ProgramLine> {
+        let (editor, stop) = (&mut self.editor, &self.stop);
+        match stop.while_idle(|| editor.readline(prompt)) {
+            Ok(line) => {
+                if !line.trim().is_empty() {
+                    self.remember(&line);
+                }
+                Ok(ProgramLine::Text(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(ProgramLine::Interrupted),
+            Err(ReadlineError::Eof) => Ok(ProgramLine::End),
+            Err(ReadlineError::Io(error)) => Err(error),
+            Err(other) => Err(io::Error::other(other)),
+        }
+    }
+
     fn remember(&mut self, line: &str) {
         let is_new = self.editor.add_history_entry(line).unwrap_or(false);
         if let (true, Some(history)) = (is_new, &self.history)
@@ -128,8 +182,8 @@ impl Person {
 }
 
 /// Returns the file of the user's lines, below the state that no project and no grant reaches.
-fn history_file() -> Option<PathBuf> {
+fn history_file(name: &str) -> Option<PathBuf> {
     let state = Places::of_user().state?;
     Folder::open_or_make(&state, Readers::Owner).ok()?;
-    Some(state.join("chat-history"))
+    Some(state.join(name))
 }
