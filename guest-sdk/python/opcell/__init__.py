@@ -32,6 +32,7 @@ except ModuleNotFoundError:  # Outside of a component there are doubles, for uni
     from componentize_py_types import Err
 from wit_world.exports import judges as _judges
 from wit_world.exports import operations as _operations
+from wit_world.imports import calls as _calls
 from wit_world.imports import files as _files
 from wit_world.imports import log as _log
 from wit_world.imports import skills as _skills
@@ -43,7 +44,7 @@ from .schema import Unfit, of_arguments, of_result, to_json, value_of
 
 __all__ = [
     "Context", "Denied", "Failure", "Judges", "Keyword", "Operations", "Success", "Verdict",
-    "StoreEntry", "files", "judge", "log", "operation", "skills", "store", "tools",
+    "Ended", "StoreEntry", "files", "judge", "log", "operation", "skills", "store", "tools",
 ]
 
 Context = _types.Context
@@ -318,7 +319,8 @@ def _asked(call: Callable[[], Any], path: str = "") -> Any:
     try:
         return call()
     except Err as error:
-        value = getattr(error.value, "value", None)
+        is_bare = isinstance(error.value, _types.Failure)
+        value = error.value if is_bare else getattr(error.value, "value", None)
         if isinstance(value, _types.Denial):
             raise Denied(value) from None
         if isinstance(value, _types.Failure):
@@ -330,16 +332,85 @@ def _asked(call: Callable[[], Any], path: str = "") -> Any:
         raise Failure(reason, f"{path}: {what if value is None else value}") from None
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A call that was started and has ended: its number, and the host's answer."""
+
+    call: int
+    answer: Any
+
+    def result(self) -> Any:
+        "The result; raises `Denied` or `Failure` if there is none."
+        if isinstance(self.answer, Err):
+            return _asked(lambda: _raise(self.answer))
+        return json.loads(self.answer.value)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
+
+
 class tools:
-    """Tools of the host. Only what is granted is listed."""
+    """Tools of the host. Only what is granted is listed.
+
+    Several calls may be in progress at once, up to the limit `concurrent-calls` of the cell: `call_all` makes as many as
+    it is given, and `start` one, for `wait_any`. A cell ends after its calls.
+    """
 
     @staticmethod
     def list() -> list[dict[str, Any]]:
         return [{"name": t.name, "summary": t.summary, "arguments": json.loads(t.arguments_schema)} for t in _tools.list()]
 
     @staticmethod
+    def written(arguments: dict[str, Any]) -> str:
+        "The text of arguments, for `call_text` and `start_text`."
+        return json.dumps(to_json(arguments))
+
+    @staticmethod
     def call(name: str, /, **arguments: Any) -> Any:
-        return json.loads(_asked(lambda: _tools.call(name, json.dumps(to_json(arguments)))))
+        return tools.call_text(name, tools.written(arguments))
+
+    @staticmethod
+    def call_text(name: str, arguments: str) -> Any:
+        "Calls with arguments that are JSON already."
+        return json.loads(_asked(lambda: _tools.call(name, arguments)))
+
+    @staticmethod
+    def start(name: str, /, **arguments: Any) -> int:
+        "Starts a call, and gives its number. Raises `Denied` if it is not made."
+        return tools.start_text(name, tools.written(arguments))
+
+    @staticmethod
+    def start_text(name: str, arguments: str) -> int:
+        "Starts a call with arguments that are JSON already."
+        return _asked(lambda: _calls.start(name, arguments))
+
+    @staticmethod
+    def start_timer(milliseconds: int) -> int:
+        "Starts a timer, which ends like a call with the result None. In a run it is durable."
+        return _asked(lambda: _calls.sleep(milliseconds))
+
+    @staticmethod
+    def wait_any(calls: Iterable[int]) -> Ended:
+        "Waits until one of these calls has ended: of several, the one that ended first."
+        numbers = [*calls]
+        ended = _asked(lambda: _calls.wait_any(numbers))
+        return Ended(ended.call, ended.answer)
+
+    @staticmethod
+    def call_all(*calls: tuple[str, dict[str, Any]]) -> Any:
+        """Makes several calls at once: `call_all(("read", {"path": "a"}), ("read", {"path": "b"}))`.
+
+        Gives their results in the order of the calls. The first failure of them is raised when all have ended.
+        """
+        started: list[Any] = []
+        for name, arguments in calls:
+            try:
+                started.append(tools.start(name, **arguments))
+            except Failure as refused:
+                started.append(refused)
+        ended = [one if isinstance(one, Failure) else tools.wait_any([one]) for one in started]
+        return [_raise(one) if isinstance(one, Failure) else one.result() for one in ended]
 
 
 class skills:

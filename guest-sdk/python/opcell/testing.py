@@ -88,6 +88,8 @@ _NOT_FOUND = _record("FileError_NotFound")
 _NOT_A_FILE = _record("FileError_NotAFile")
 _STORE_DENIED = _record("StoreError_Denied", "value")
 _ENTRY = _record("Entry", "value", "version")
+_ENDED = _record("Ended", "call", "answer")
+_ANSWERED = _record("Ok", "value")
 _STORED = _record("Swap_Stored", "value")
 _CONFLICT = _record("Swap_Conflict", "value")
 
@@ -114,6 +116,8 @@ class Host:
         self._stores = {name: {key: (data(text), 0) for key, text in entries.items()}
                         for name, entries in (stores or {}).items()}
         self.log: list[str] = []
+        #: The answers of calls that were started, until they are given.
+        self.started: dict[int, Any] = {}
 
     @property
     def stores(self) -> dict[str, dict[str, bytes]]:
@@ -195,6 +199,33 @@ def _call_tool(name: str, arguments: str) -> str:
         raise Err(_FAILED(Failed(failure.reason, failure.message, details))) from None
 
 
+def _start(name: str, arguments: str) -> int:
+    # A double answers at once: calls end in the order in which they were started.
+    try:
+        answer: Any = _ANSWERED(_call_tool(name, arguments))
+    except Err as error:
+        if isinstance(error.value, _DENIED):
+            raise
+        answer = error
+    return _begun(answer)
+
+
+def _begun(answer: Any) -> int:
+    host = _host()
+    host.started[(number := len(host.started))] = answer
+    return number
+
+
+def _wait_any(calls: list[int]) -> Any:
+    started = _host().started
+    if not calls or any(started.get(call) is None for call in calls):
+        reason, message = ("unknown-call", "one of the calls was not started, or its end was given")
+        raise Err(Failed(reason, message))
+    first = min(calls)
+    answer, started[first] = started[first], None
+    return _ENDED(first, answer)
+
+
 def _entries(name: str) -> dict[str, tuple[bytes, int]]:
     return _of("store", _host()._stores, name, _STORE_DENIED)
 
@@ -240,6 +271,7 @@ def provide() -> None:
     served = {
         "types": {"Context": Context, "Denial": Denial, "Failure": Failed, "Effects": Effects},
         "tools": {"list": lambda: [named(name, "", "", "{}", False) for name in _host().tools], "call": _call_tool},
+        "calls": {"start": _start, "wait_any": _wait_any, "sleep": lambda _: _begun(_ANSWERED("null"))},
         "skills": {"list": lambda: [named(name, "", "", "{}", False) for name in _host().skills],
                    "read": lambda name: _of("skill", _host().skills, name),
                    "read_resource": lambda name, path: _of("skill", _host().skills, f"{name}/{path}").encode()},

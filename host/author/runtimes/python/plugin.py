@@ -8,6 +8,7 @@ system, `input`, and the tools that it is granted.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import keyword
 import os
@@ -56,18 +57,58 @@ class ToolError(Exception):
 # Tools
 
 
-def call(name: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
-    """Calls a tool by its name."""
-    if not isinstance(name, str):
-        raise TypeError("call(name, arguments): the name of a tool is a string")
-    if arguments is not None and not isinstance(arguments, dict):
-        raise TypeError(f"call({name!r}, arguments): the arguments are a dict, or keyword arguments")
-    try:
-        return opcell.tools.call(name, **{**(arguments or {}), **named})
-    except opcell.Denied as denied:
-        raise ToolDenied(denied.capability, denied.rule, denied.remedy) from None
-    except opcell.Failure as failure:
-        raise ToolError(failure.reason, failure.message, failure.details) from None
+def _raised(error: opcell.Failure) -> Exception:
+    """A failed call as programs catch it."""
+    if isinstance(error, opcell.Denied):
+        return ToolDenied(error.capability, error.rule, error.remedy)
+    return ToolError(error.reason, error.message, error.details)
+
+
+class _Tool:
+    """A tool to call. What the program awaits, or hands to `asyncio`, is started instead: see `_Positions`."""
+
+    __slots__ = ("name", "__name__", "__qualname__")
+
+    def __init__(self, name: str, written: str):
+        self.name, self.__name__, self.__qualname__ = name, written, written
+
+    def __call__(self, arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
+        try:
+            return opcell.tools.call(self.name, **self._arguments(arguments, named))
+        except opcell.Failure as error:
+            raise _raised(error) from None
+
+    def start(self, arguments: dict[str, Any] | None = None, /, **named: Any) -> _Call:
+        """Takes the call into the queue of those that are made when the program waits."""
+        return LOOP.begin(self.name, opcell.tools.written(self._arguments(arguments, named)))
+
+    def _arguments(self, arguments: dict[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+        if arguments is not None and not isinstance(arguments, dict):
+            raise TypeError(f"call({self.name!r}, arguments): the arguments are a dict, or keyword arguments")
+        return {**(arguments or {}), **named}
+
+
+class _ByName:
+    """`call(name, arguments)`: calls a tool by its name."""
+
+    __slots__ = ()
+    __name__ = __qualname__ = "call"
+
+    def __call__(self, name: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
+        return self._tool(name)(arguments, **named)
+
+    def start(self, name: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> _Call:
+        return self._tool(name).start(arguments, **named)
+
+    def _tool(self, name: str) -> _Tool:
+        if not isinstance(name, str):
+            raise TypeError("call(name, arguments): the name of a tool is a string")
+        return _Tool(name, name)
+
+
+def _started(function: Any) -> Any:
+    """What starts a call, where the function is a tool; the function itself where it is not."""
+    return function.start if isinstance(function, (_Tool, _ByName)) else function
 
 
 def identifier(name: str) -> str:
@@ -97,13 +138,7 @@ class _Tools:
 
     def __getitem__(self, key: str) -> Any:
         names = self._all()
-        name = key if key in names else self._written.get(key) or key
-
-        def tool(arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
-            return call(name, arguments, **named)
-
-        tool.__name__ = tool.__qualname__ = key
-        return tool
+        return _Tool(key if key in names else self._written.get(key) or key, key)
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("__"):
@@ -123,134 +158,513 @@ class _Tools:
         raise TypeError("`tools` cannot be changed: it has the tools that are granted")
 
 
-# Awaiting: a call has its result at once, so that what a program awaits never waits.
+# Calls at once
+
+
+#: Calls that are started with the host at once: each wait names all of them. The host has its own limit.
+MAX_STARTED = 256
+
+
+#: Seconds of the longest timer.
+MAX_TIMER = 366 * 24 * 3600
+
+
+class ProgramStuck(Exception):
+    """The program waits for something that nothing settles."""
+
+
+class _Call(asyncio.Future):
+    """A call that is made when the program waits: alone, or at once with others."""
+
+    #: The line of the program that made it.
+    line: int | None = None
+
+    def fail(self, error: opcell.Failure) -> None:
+        raised = _raised(error)
+        raised.line = self.line  # type: ignore[attr-defined]
+        self.set_exception(raised)
+
+    def _unready(self, *_: Any) -> Any:
+        raise TypeError("the call has its result only after `await`")
+
+    __getitem__ = __add__ = __radd__ = __int__ = __float__ = __lt__ = __gt__ = _unready
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer of the host: in a run it is durable."""
+
+    __slots__ = ()
+
+
+class _Loop(asyncio.BaseEventLoop):
+    """The event loop of a program: it waits for calls and timers of the host, and for nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # What is to be started with the host, in order: a call with its name and the text of its arguments, or a timer.
+        self._queue: collections.deque[tuple[_Call, str, str] | _Timer] = collections.deque()
+        self._started: dict[int, _Call | _Timer] = {}
+        self._now: float | None = None
+        self.set_exception_handler(_unretrieved)
+
+    def begin(self, name: str, arguments: str) -> _Call:
+        call = _Call(loop=self)
+        call.line = _line()
+        self._queue.append((call, name, arguments))
+        return call
+
+    # `asyncio` asks for the time at each step, and each reading of a clock is recorded: once for each wait is enough.
+    def time(self) -> float:
+        if self._now is None:
+            self._now = time.monotonic()
+        return self._now
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> _Timer:
+        _milliseconds(when - self.time())
+        timer = _Timer(when, callback, args, self, context)
+        self._queue.append(timer)
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> _Timer:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: Any) -> None:
+        pass
+
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        return self.call_soon(callback, *args, context=context)
+
+    def create_task(self, work: Any, **options: Any) -> Any:
+        return super().create_task(work if inspect.iscoroutine(work) else _awaited(work), **options)
+
+    def run_in_executor(self, executor: Any, function: Any, *args: Any) -> Any:
+        return self.create_task(_in_thread(function, *args))
+
+    def _run_once(self) -> None:
+        if not self._ready:
+            self._make_calls(False)
+        self._run_ready()
+
+    def _run_ready(self) -> None:
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    @staticmethod
+    def _is_over(one: tuple[_Call, str, str] | _Call | _Timer) -> bool:
+        return (one[0] if isinstance(one, tuple) else one).cancelled()
+
+    def has_calls(self) -> bool:
+        """Returns true if calls are to be made, or are in progress."""
+        calls = [one for one in (*self._queue, *self._started.values()) if not isinstance(one, _Timer)]
+        return not all(map(self._is_over, calls))
+
+    def _make_calls(self, has_ended: bool) -> None:
+        """Starts what is in the queue, and waits until something that is in progress has ended.
+
+        A call that is made alone is made as one that the program awaits. A program that has ended waits for no timer.
+        """
+        self._now = None
+        while self._queue and self._is_over(self._queue[0]):
+            self._queue.popleft()
+        if len(self._queue) == 1 and not self._started and isinstance(self._queue[0], tuple):
+            call, name, arguments = self._queue.popleft()
+            with _Answer(call):
+                call.set_result(opcell.tools.call_text(name, arguments))
+            return
+        while self._queue and len(self._started) < MAX_STARTED:
+            one = self._queue.popleft()
+            if self._is_over(one):
+                continue
+            if isinstance(one, tuple):
+                call, name, arguments = one
+                with _Answer(call):
+                    self._started[opcell.tools.start_text(name, arguments)] = call
+                if call.done():
+                    return
+            elif not has_ended:
+                left = _milliseconds(one.when() - self.time())
+                self._started[opcell.tools.start_timer(left)] = one
+        awaited = [number for number, one in self._started.items()
+                   if not (one.cancelled() or has_ended and isinstance(one, _Timer))]
+        if not awaited:
+            raise ProgramStuck("the program waits for something that nothing settles")
+        ended = opcell.tools.wait_any(awaited)
+        self._now = None
+        one = self._started.pop(ended.call)
+        if isinstance(one, _Timer):
+            self._ready.append(one)
+        else:
+            with _Answer(one):
+                one.set_result(ended.result())
+
+    def settle(self, work: Any) -> Any:
+        """Runs until this has its result, also from within what the loop runs."""
+        task = self.create_task(work)
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        within = asyncio.tasks._swap_current_task(self, None)  # type: ignore[attr-defined]
+        try:
+            while not task.done():
+                self._run_once()
+        finally:
+            asyncio.tasks._swap_current_task(self, within)  # type: ignore[attr-defined]
+            asyncio._set_running_loop(before)
+        return task.result()
+
+    run_until_complete = settle
+
+    def finish(self) -> None:
+        """Makes the calls that the program has begun and does not await: it ends after them."""
+        asyncio._set_running_loop(self)
+        try:
+            while self._ready or self.has_calls():
+                if self._ready:
+                    self._run_ready()
+                else:
+                    self._make_calls(True)
+        finally:
+            asyncio._set_running_loop(None)
+
+
+class _Answer:
+    """Within it, what the host refuses or a tool fails with becomes the exception of a call."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: _Call):
+        self._call = call
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, *_: Any) -> bool:
+        if isinstance(error, opcell.Failure):
+            self._call.fail(error)
+            return True
+        return False
+
+
+def _line() -> int | None:
+    """The line of the program that runs."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != FILE:
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else frame.f_lineno
+
+
+def _unretrieved(loop: Any, context: dict[str, Any]) -> None:
+    """What the program did not wait for has failed."""
+    error = context.get("exception")
+    print(context.get("message") if error is None else f"not awaited: {type(error).__name__}: {error}")
 
 
 async def _awaited(value: Any) -> Any:
+    """`await` of what needs no waiting is the value itself."""
     return await value if inspect.isawaitable(value) else value
 
 
-def _settled(value: Any) -> Any:
-    """The result of a coroutine, which never has to wait for anything else."""
-    if not inspect.iscoroutine(value):
-        value = _awaited(value)
-    try:
-        value.send(None)
-    except StopIteration as done:
-        return done.value
-    finally:
-        value.close()
-    raise RuntimeError("a program cannot wait for something other than its own work and its tools")
+async def _in_thread(function: Any, /, *args: Any, **named: Any) -> Any:
+    """A cell has one thread: the function is called, and a tool is started."""
+    return await _awaited(_started(function)(*args, **named))
 
 
-class _Task:
-    """What `asyncio.create_task` gives: done from the start."""
-
-    def __init__(self, work: Any):
-        self._result: Any = None
-        self._error: BaseException | None = None
-        try:
-            self._result = _settled(work)
-        except Exception as error:
-            self._error = error
-
-    def __await__(self) -> Any:
-        return self.result()
-        yield
-
-    def result(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def exception(self) -> BaseException | None:
-        return self._error
-
-    def done(self) -> bool:
-        return True
-
-    def cancel(self, *_: Any) -> bool:
-        return False
-
-    def add_done_callback(self, told: Any) -> None:
-        told(self)
+def _milliseconds(seconds: float) -> int:
+    """The time of a timer."""
+    if seconds > MAX_TIMER:
+        raise OverflowError("a timer has at most 366 days")
+    return math.ceil(max(0.0, seconds) * 1000)
 
 
-async def _gather(*works: Any, return_exceptions: bool = False) -> list[Any]:
-    tasks = [_Task(work) for work in works]
-    if return_exceptions:
-        return [task.exception() or task.result() for task in tasks]
-    return [task.result() for task in tasks]
+def _sleep(seconds: float) -> None:
+    """`time.sleep` by a timer of the host."""
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    opcell.tools.wait_any([opcell.tools.start_timer(_milliseconds(seconds))])
 
 
-async def _sleep(seconds: float, result: Any = None) -> Any:
-    time.sleep(max(0.0, seconds))
-    return result
+#: Made before the snapshot, as all that programs begin with.
+LOOP = _Loop()
 
-
-async def _first(work: Any, timeout: float | None = None) -> Any:
-    return await _awaited(work)
-
-
-async def _to_thread(work: Any, /, *positional: Any, **named: Any) -> Any:
-    return work(*positional, **named)
-
-
-class _TaskGroup:
-    async def __aenter__(self) -> _TaskGroup:
-        self._tasks: list[_Task] = []
-        return self
-
-    def create_task(self, work: Any, **_: Any) -> _Task:
-        task = _Task(work)
-        self._tasks.append(task)
-        return task
-
-    async def __aexit__(self, kind: Any, *_: Any) -> None:
-        errors = [error for task in self._tasks if (error := task.exception())]
-        if errors and kind is None:
-            raise ExceptionGroup("unhandled errors in a TaskGroup", errors)  # type: ignore[type-var]
-
-
-class _Lock:
-    """A lock or semaphore: nothing runs beside its holder."""
-
-    def __init__(self, *_: Any):
-        pass
-
-    async def __aenter__(self) -> _Lock:
-        return self
-
-    async def __aexit__(self, *_: Any) -> None:
-        pass
-
-
-def _asyncio() -> types.ModuleType:
-    """`asyncio` for programs, whose tools answer at once."""
-    module = types.ModuleType("asyncio", "Coroutines of programs: each runs to its end when it is awaited.")
-    offers = {
-        "gather": _gather, "sleep": _sleep, "run": lambda work, **_: _settled(work), "create_task": _TaskGroup.create_task,
-        "ensure_future": _Task, "wait_for": _first, "shield": _first, "to_thread": _to_thread, "Task": _Task,
-        "TaskGroup": _TaskGroup, "Lock": _Lock, "Semaphore": _Lock, "BoundedSemaphore": _Lock,
-        "as_completed": lambda works, **_: [_Task(work) for work in works], "iscoroutine": inspect.iscoroutine,
-        "iscoroutinefunction": inspect.iscoroutinefunction, "TimeoutError": TimeoutError,
-        "CancelledError": type("CancelledError", (BaseException,), {}),
-    }
-    offers["create_task"] = lambda work, **_: _Task(work)
-    module.__dict__.update(offers)
-    return module
+asyncio.run = lambda work, **_: LOOP.settle(work)  # type: ignore[assignment]
+asyncio.to_thread = _in_thread  # type: ignore[assignment]
+time.sleep = _sleep
 
 
 # The program
 
 
-class _Awaits(ast.NodeTransformer):
-    """`await` of what needs no waiting, such as the result of a tool, is the value itself."""
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-    def visit_Await(self, node: ast.Await) -> ast.Await:
+#: Functions of `asyncio` that take what is awaited.
+TAKES_AWAITABLES = frozenset(
+    ("gather", "create_task", "ensure_future", "wait", "wait_for", "as_completed", "shield", "run", "run_until_complete")
+)
+#: Functions that hand on what they are given.
+HANDS_ON = frozenset(("list", "tuple", "set", "dict", "enumerate", "reversed", "sorted", "iter"))
+#: Methods that put what they are given into a collection.
+PUTS = frozenset(("append", "add", "insert", "extend", "appendleft", "setdefault", "update"))
+#: Methods of collections that hand out what is in them.
+TAKES_OUT = frozenset(("values", "items", "copy", "pop", "popleft"))
+
+
+class _Scope:
+    """A function, or the program: the names that it binds, and those of them that hold what is awaited later."""
+
+    def __init__(self, above: _Scope | None, is_async: bool):
+        self.above, self.is_async = above, is_async
+        self.bound: set[str] = set()
+        self.awaited: set[str] = set()
+
+    def of(self, name: str) -> _Scope:
+        scope = self
+        while name not in scope.bound and scope.above is not None:
+            scope = scope.above
+        return scope
+
+    def holds(self, name: str) -> bool:
+        return name in self.of(name).awaited
+
+
+class _Positions(ast.NodeTransformer):
+    """Finds the calls that a program awaits, or hands to `asyncio`, if only later: they are started.
+
+    Any other call in a coroutine is awaited where it is written, so that it has its result there and yet other coroutines
+    continue; elsewhere, such as in a function without `async`, it waits alone.
+    """
+
+    def __init__(self, tree: ast.AST):
+        self._scopes: dict[ast.AST, _Scope] = {}
+        #: The functions that are only called where what they return is awaited.
+        self._handed: set[str] = set()
+        self._modules, self._functions = {"asyncio"}, set()
+        self._tree = tree
+        self._prepare()
+
+    # First, which names hold what is awaited later.
+
+    def _prepare(self) -> None:
+        root = _Scope(None, True)
+        self._scopes[self._tree] = root
+        pending: list[tuple[ast.AST, _Scope]] = [(self._tree, root)]
+        places: list[tuple[ast.AST, _Scope]] = []
+        loads: dict[str, int] = {}
+        while pending:
+            node, scope = pending.pop()
+            for inner in ast.iter_child_nodes(node):
+                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    scope.bound.add(inner.name)
+                within = scope
+                if isinstance(inner, _Function):
+                    within = _Scope(scope, isinstance(inner, ast.AsyncFunctionDef))
+                    arguments = inner.args
+                    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                    within.bound.update(one.arg for one in [*named, arguments.vararg, arguments.kwarg] if one)
+                    self._scopes[inner] = within
+                elif isinstance(inner, ast.Name):
+                    if isinstance(inner.ctx, ast.Load):
+                        loads[inner.id] = loads.get(inner.id, 0) + 1
+                    else:
+                        scope.bound.add(inner.id)
+                elif isinstance(inner, ast.Import):
+                    self._modules.update(one.asname or one.name for one in inner.names if one.name == "asyncio")
+                elif isinstance(inner, ast.ImportFrom) and inner.module == "asyncio":
+                    self._functions.update(
+                        one.asname or one.name for one in inner.names if one.name in TAKES_AWAITABLES
+                    )
+                places.append((inner, within))
+                pending.append((inner, within))
+        self._spread(places)
+        self._find_handed(places, loads)
+
+    def _spread(self, places: list[tuple[ast.AST, _Scope]]) -> None:
+        """Marks the names until nothing more is found: at most as often as there are names."""
+        count = -1
+        while count != (count := sum(len(scope.awaited) for scope in self._scopes.values())):
+            for node, scope in places:
+                for part in self._started_parts(node, scope):
+                    self._mark(part, scope)
+
+    def _mark(self, node: ast.AST, scope: _Scope) -> None:
+        for root in self._roots(node):
+            if isinstance(root, ast.Name):
+                scope.of(root.id).awaited.add(root.id)
+
+    def _roots(self, node: ast.AST) -> list[ast.AST]:
+        """The names and calls that an expression takes its awaitables from."""
+        found, pending = [], [node]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, (ast.Name, ast.Call)):
+                found.append(node)
+            pending.extend(self._parts(node))
+        return found
+
+    def _parts(self, node: ast.AST) -> list[ast.expr]:
+        """The parts of an expression whose awaitables are its own."""
+        match node:
+            case ast.Starred(value=part) | ast.NamedExpr(value=part) | ast.Subscript(value=part):
+                return [part]
+            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts) | ast.Dict(values=parts):
+                return parts
+            case ast.ListComp(elt=part) | ast.SetComp(elt=part) | ast.GeneratorExp(elt=part) | ast.DictComp(value=part):
+                return [part]
+            case ast.IfExp(body=one, orelse=other) | ast.BinOp(left=one, op=ast.Add(), right=other):
+                return [one, other]
+            case ast.Call(func=ast.Name(id=name), args=parts) if name in HANDS_ON:
+                return parts
+            case ast.Call(func=ast.Name(id="map"), args=[ast.Lambda(body=part) | part, *_]):
+                return [part]
+            case ast.Call(func=ast.Attribute(value=ast.Name() as part, attr=name)) if name in TAKES_OUT:
+                return [part]
+        return []
+
+    def _takes(self, function: ast.expr) -> bool:
+        match function:
+            case ast.Attribute(attr="create_task" | "run_until_complete"):
+                return True
+            case ast.Attribute(value=ast.Name(id=module), attr=name):
+                return module in self._modules and name in TAKES_AWAITABLES
+            case ast.Name(id=name):
+                return name in self._functions
+        return False
+
+    def _puts(self, call: ast.Call, scope: _Scope) -> bool:
+        """Returns true if the call puts something into what is awaited later."""
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr=method):
+                return method in PUTS and scope.holds(name)
+        return False
+
+    def _is_held(self, target: ast.expr, scope: _Scope) -> bool:
+        pending = [target]
+        while pending:
+            match pending.pop():
+                case ast.Name(id=name):
+                    if scope.holds(name):
+                        return True
+                case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                    pending.extend(parts)
+                case ast.Starred(value=part) | ast.Subscript(value=part):
+                    pending.append(part)
+        return False
+
+    def _find_handed(self, places: list[tuple[ast.AST, _Scope]], loads: dict[str, int]) -> None:
+        taken: dict[str, set[ast.AST]] = {}
+        for node, scope in places:
+            for part in self._started_parts(node, scope):
+                for root in self._roots(part):
+                    function = root.func if isinstance(root, ast.Call) else root
+                    if isinstance(function, ast.Name):
+                        taken.setdefault(function.id, set()).add(function)
+        self._handed = {name for name, uses in taken.items() if len(uses) == loads.get(name)}
+
+    def _started_parts(self, node: ast.AST, scope: _Scope) -> list[ast.expr]:
+        """The expressions in a node whose calls are started."""
+        if isinstance(node, ast.Await):
+            return [node.value]
+        if isinstance(node, ast.Call):
+            if self._takes(node.func):
+                return node.args if self._named(node.func) == "gather" else node.args[:1]
+            return node.args if self._puts(node, scope) else []
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            is_held = node.value is not None and any(self._is_held(target, scope) for target in targets)
+            return [node.value] if is_held else []  # type: ignore[list-item]
+        if isinstance(node, (ast.For, ast.comprehension)):
+            match node.target, node.iter:
+                case ast.Tuple(elts=targets), ast.Call(func=ast.Name(id="zip"), args=parts):
+                    return [part for target, part in zip(targets, parts) if self._is_held(target, scope)]
+            return [node.iter] if self._is_held(node.target, scope) else []
+        return []
+
+    def _named(self, function: ast.expr) -> str | None:
+        match function:
+            case ast.Attribute(attr=name) | ast.Name(id=name):
+                return name
+        return None
+
+    # Then what is written in the place of each call.
+
+    def rewritten(self) -> ast.AST:
+        self._scope = self._scopes[self._tree]
+        self._can_await = True
+        self._started: set[ast.AST] = set()
+        return self.generic_visit(self._tree)
+
+    def visit(self, node: ast.AST) -> Any:
+        for part in self._started_parts(node, self._scope):
+            self._start(part)
+        return super().visit(node)
+
+    def _start(self, part: ast.expr) -> None:
+        pending: list[ast.AST] = [part]
+        while pending:
+            node = pending.pop()
+            self._started.add(node)
+            pending.extend(self._parts(node))
+
+    def _within(self, node: Any) -> Any:
+        before = self._scope, self._can_await
+        self._scope = self._scopes[node]
+        self._can_await = self._scope.is_async
+        self.generic_visit(node)
+        self._scope, self._can_await = before
+        return node
+
+    visit_AsyncFunctionDef = visit_Lambda = _within
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        if node.name in self._handed:
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Return) and inner.value is not None:
+                    self._start(inner.value)
+        return self._within(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        before, self._can_await = self._can_await, False
+        self.generic_visit(node)
+        self._can_await = before
+        return node
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        # With `await` in it, it would be another kind of generator.
+        before, self._can_await = self._can_await, False
+        self.generic_visit(node)
+        self._can_await = before
+        return node
+
+    def visit_Await(self, node: ast.Await) -> Any:
         self.generic_visit(node)
         awaited = ast.Call(ast.Name("__awaited__", ast.Load()), [node.value], [])
         return ast.copy_location(ast.Await(ast.copy_location(awaited, node)), node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        is_started = node in self._started and isinstance(node.value, ast.Name) and node.value.id == "tools"
+        self.generic_visit(node)
+        return self._starting(node) if is_started else node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        is_started, is_tool = node in self._started, self._is_tool(node.func)
+        self.generic_visit(node)
+        if is_started and not self._takes(node.func):
+            node.func = self._starting(node.func)
+        elif is_tool and not is_started and self._can_await:
+            node.func = self._starting(node.func)
+            awaited = ast.copy_location(ast.Call(ast.Name("__awaited__", ast.Load()), [node], []), node)
+            return ast.copy_location(ast.Await(awaited), node)
+        return node
+
+    def _is_tool(self, function: ast.expr) -> bool:
+        match function:
+            case ast.Attribute(value=ast.Name(id="tools")) | ast.Subscript(value=ast.Name(id="tools")):
+                return True
+        return isinstance(function, ast.Name) and function.id == "call"
+
+    def _starting(self, function: ast.expr) -> ast.expr:
+        name = ast.copy_location(ast.Name("__started__", ast.Load()), function)
+        return ast.copy_location(ast.Call(name, [function], []), function)
 
 
 def _compiled(source: str) -> types.CodeType:
@@ -258,7 +672,7 @@ def _compiled(source: str) -> types.CodeType:
     body = tree.body
     if body and isinstance(body[-1], ast.Expr) and not isinstance(body[-1].value, (ast.Yield, ast.YieldFrom)):
         body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
-    _Awaits().visit(tree)
+    _Positions(tree).rewritten()
     shell = ast.parse("async def program():\n    pass", FILE)
     function = shell.body[0]
     assert isinstance(function, ast.AsyncFunctionDef)
@@ -309,21 +723,40 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
+def _is(error: BaseException, kind: type) -> bool:
+    """Returns true if an exception is of a class, whatever it says of itself."""
+    return issubclass(type(error), kind)
+
+
+def _said(error: BaseException) -> str:
+    """The name and the text of an exception, which may be a program's own."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:
+        return "an exception that cannot be read"
+
+
 def _failure(error: BaseException, source: str, logs: list[str]) -> opcell.Failure:
     """The failure of a program that ended with this error."""
     details: dict[str, Any] = {}
+    # A group of one, such as of a `TaskGroup`, is that one. What an exception says of its class is the program's own.
+    while _is(error, BaseExceptionGroup) and len(error.exceptions) == 1:  # type: ignore[attr-defined]
+        error = error.exceptions[0]  # type: ignore[attr-defined]
     lines = source.split("\n")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == FILE]
-    line = frames[-1].lineno if frames else None
-    if isinstance(error, SyntaxError) and error.filename == FILE:
-        line = error.lineno
-    reason, text = "program-failed", f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError):
-        text = f"SyntaxError: {error.msg}"
-    elif isinstance(error, ToolDenied):
+    line = frames[-1].lineno if frames else error.__dict__.get("line") if type(error) in (ToolError, ToolDenied) else None
+    is_syntax = type(error) in (SyntaxError, IndentationError, TabError)
+    if is_syntax and error.filename == FILE:  # type: ignore[attr-defined]
+        line = error.lineno  # type: ignore[attr-defined]
+    reason, text = "program-failed", _said(error)
+    if is_syntax:
+        text = f"SyntaxError: {error.msg}"  # type: ignore[attr-defined]
+    elif type(error) is ToolDenied:
         reason = "denied"
         details.update(capability=error.capability, rule=error.rule, remedy=error.remedy)
-    elif isinstance(error, MemoryError):
+    elif type(error) is ProgramStuck:
+        reason, text = "program-stuck", str(error)
+    elif _is(error, MemoryError):
         reason, text = "out-of-memory", "the program has used up the memory of its cell (limit memory)"
     message = _cut(text, MAX_MESSAGE)
     if line:
@@ -335,7 +768,7 @@ def _failure(error: BaseException, source: str, logs: list[str]) -> opcell.Failu
         details["stack"] = _cut(own, MAX_TRACEBACK)
     details["logs"] = logs
     # A tool that has failed may not fail again; the program itself would.
-    if not isinstance(error, ToolError):
+    if not _is(error, ToolError):
         details["retriable"] = False
     return opcell.Failure(reason, message, details)
 
@@ -366,22 +799,24 @@ def _failure(error: BaseException, source: str, logs: list[str]) -> opcell.Failu
 def run(source: str, input: Any = None) -> dict[str, Any]:
     # The interpreter's memory is the same in each cell: its randomness must not be.
     random.seed(os.urandom(32))
-    sys.modules["asyncio"] = _asyncio()
     logs: list[str] = []
     log = _Log(logs, sys.stdout)
     sys.stdout = sys.stderr = log  # type: ignore[assignment]
     space = {
-        "__name__": "__main__", "__awaited__": _awaited, "input": input, "tools": _Tools(), "call": call,
-        "ToolDenied": ToolDenied, "ToolError": ToolError, "asyncio": sys.modules["asyncio"], "json": json,
+        "__name__": "__main__", "__awaited__": _awaited, "__started__": _started, "input": input,
+        "tools": _Tools(), "call": _ByName(), "ToolDenied": ToolDenied, "ToolError": ToolError, "asyncio": asyncio,
+        "json": json,
     }
     try:
         exec(_compiled(source), space)
         program = space["program"]()
         if inspect.isasyncgen(program):
             raise SyntaxError("`yield` outside of a function")
-        result = opcell.to_json(_settled(program))
+        result = LOOP.settle(program)
+        LOOP.finish()
+        result = opcell.to_json(result)
         json.dumps(result, allow_nan=False)
-    except (Exception, SystemExit, RecursionError) as error:
+    except BaseException as error:
         log.end()
         raise _failure(error, source, logs) from None
     log.end()

@@ -43,8 +43,8 @@ impl Syntax {
                  Promise<string>;\n"
             ),
             Self::Python => format!(
-                "    def {SEARCH}(*, query: str) -> list[{{\"name\": str, \"call\": str, \"summary\": str}}]:\n        \
-                 \"\"\"{search}\"\"\"\n    def {DESCRIBE}(*, names: list[str]) -> str:\n        \
+                "    async def {SEARCH}(*, query: str) -> list[{{\"name\": str, \"call\": str, \"summary\": str}}]:\n        \
+                 \"\"\"{search}\"\"\"\n    async def {DESCRIBE}(*, names: list[str]) -> str:\n        \
                  \"\"\"{describe}\"\"\"\n"
             ),
         }
@@ -188,7 +188,7 @@ fn python(tool: &ToolDescription, spelled: &str, comment: &str, most: usize, com
         let head = format!("    # tools[{spelled}]({arguments}) -> {results}\n");
         return said.iter().fold(head, |text, line| format!("{text}    #   {line}\n"));
     }
-    let head = format!("    def {spelled}({arguments}) -> {results}:");
+    let head = format!("    async def {spelled}({arguments}) -> {results}:");
     match said.is_empty() {
         true => format!("{head} ...\n"),
         false => format!("{head}\n        \"\"\"{}\"\"\"\n", said.join("\n        ")),
@@ -377,14 +377,14 @@ mod tests {
         let nothing = json!({"type": "object", "additionalProperties": false});
         let tools = [find, ToolDescription::new("import", "", odd), ToolDescription::new("1st", "First.", nothing)];
         let Declarations { text, left_out } = declare(CodeMode::Python, &tools, MAX_BYTES);
-        let expected = "class tools:\n    def notes_find(*, about: str, limit: int = ...) -> {\"found\": int}:\n        \
-                        \"\"\"`notes/find`: Finds notes. ''' Twice.\n        limit: The most results.\"\"\"\n    def \
+        let expected = "class tools:\n    async def notes_find(*, about: str, limit: int = ...) -> {\"found\": int}:\n        \
+                        \"\"\"`notes/find`: Finds notes. ''' Twice.\n        limit: The most results.\"\"\"\n    async def \
                         import_(arguments: {\"a-b\": str}) -> Any:\n        \"\"\"`import`:\"\"\"\n    # \
                         tools[\"1st\"]() -> Any\n    #   First.";
         assert_eq!((text.as_str(), left_out), (expected, 0));
         let many: Vec<_> = (0..1_000).map(|at| tool(&format!("tool{at}"), "Does it.")).collect();
         let cut = declare(CodeMode::Python, &many, MAX_BYTES);
-        assert!(cut.left_out > 0 && cut.text.contains("def search_tools(*, query: str)"), "{}", cut.text);
+        assert!(cut.left_out > 0 && cut.text.contains("async def search_tools(*, query: str)"), "{}", cut.text);
     }
 
     #[test]

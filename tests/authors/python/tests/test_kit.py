@@ -3,7 +3,7 @@
 import unittest
 
 import plugin  # noqa: F401 (its operations)
-from opcell import Denied, Failure
+from opcell import Denied, Failure, tools
 from opcell.testing import Host, decide, invoke
 
 
@@ -36,6 +36,27 @@ class Kit(unittest.TestCase):
             self.assertEqual(list(host.stores["notes"]), ["zz"])
         with self.assertRaises(Failure):
             invoke("kit/fail", reason="odd")
+
+    def test_several_calls_are_started_at_once(self):
+        def halve(of):
+            if of % 2:
+                raise Failure("odd", f"{of} is odd")
+            return of // 2
+
+        with Host(tools={"halve": halve}):
+            self.assertEqual(tools.call_all(("halve", {"of": 2}), ("halve", {"of": 6})), [1, 3])
+            with self.assertRaises(Failure) as odd:
+                tools.call_all(("halve", {"of": 2}), ("halve", {"of": 3}), ("none", {}))
+            self.assertEqual(odd.exception.reason, "odd")
+            first, timer = tools.start("halve", of=8), tools.start_timer(5)
+            ended = tools.wait_any([timer, first])
+            self.assertEqual((ended.call, ended.result()), (first, 4))
+            self.assertIsNone(tools.wait_any([timer]).result())
+            with self.assertRaises(Failure) as again:
+                tools.wait_any([first])
+            self.assertEqual(again.exception.reason, "unknown-call")
+            with self.assertRaises(Denied):
+                tools.start("none")
 
 
 if __name__ == "__main__":
