@@ -6,7 +6,7 @@ mod common;
 
 use common::{Guest, TOOLS, limits, request, sandbox};
 use opcell_sandbox::{
-    CellError, CellRequest, CellResult, Denial, Failure, Grants, HostServices, LoadRequest, OperationSuccess,
+    CellError, CellRequest, CellResult, Denial, Failure, Grants, HostCall, HostServices, LoadRequest, OperationSuccess,
     Recording, Remedy, Tape,
 };
 use opcell_types::{CallContext, TouchLog};
@@ -100,7 +100,8 @@ impl HostServices for Host {
         let _in_progress = InProgress(self);
         self.most.fetch_max(now, SeqCst);
         self.barrier.wait().await;
-        let _let_go = self.gate.acquire().await;
+        // Each permit is for one call.
+        self.gate.acquire().await.unwrap().forget();
         self.ended.lock().unwrap().push(arguments.to_owned());
         touched.note(|touched| touched.called(listed, 1, Ok(1)));
         (self.answer)(number)
@@ -125,19 +126,29 @@ async fn calls_that_were_started_are_in_progress_at_once() {
 
 #[tokio::test]
 async fn no_more_calls_are_in_progress_than_the_limit_says_and_the_others_follow_in_order() {
-    let host = Arc::new(Host::new(3));
-    let done = run(&starts(21), r#"{"concurrent-calls":3,"host-call-time":"5 s"}"#, &host, Tape::Off).await;
-    assert!(done.result.is_ok(), "{:?}", done.result);
-    assert_eq!((host.begun.load(SeqCst), host.most.load(SeqCst)), (21, 3));
-    // Of each three, in any order.
-    let ended = host.ended.lock().unwrap().clone();
-    for (at, three) in ended.chunks(3).enumerate() {
-        let mut three = three.to_vec();
-        three.sort();
-        let mut expected: Vec<String> = (0..3).map(|of| format!("[{}]", (at * 3 + of) % 10)).collect();
-        expected.sort();
-        assert_eq!(three, expected);
+    // A call ends when the test lets it, so that any that begins too early is seen.
+    let host = Arc::new(Host { gate: Semaphore::new(0), ..Host::new(1) });
+    let cell = tokio::spawn({
+        let host = host.clone();
+        async move { run(&starts(21), r#"{"concurrent-calls":3}"#, &host, Tape::Off).await }
+    });
+    for ended in 0..=21 {
+        let due = (ended + 3).min(21);
+        while host.begun.load(SeqCst) < due || host.ended.lock().unwrap().len() < ended {
+            tokio::task::yield_now().await;
+        }
+        // On one thread, whatever else may begin now begins in these.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!((host.begun.load(SeqCst), host.in_progress.load(SeqCst)), (due, due - ended), "after {ended} ends");
+        host.gate.add_permits(1);
     }
+    let done = cell.await.unwrap();
+    assert!(done.result.is_ok(), "{:?}", done.result);
+    assert_eq!(host.most.load(SeqCst), 3);
+    let expected: Vec<String> = (0..21).map(|of| format!("[{}]", of % 10)).collect();
+    assert_eq!(*host.ended.lock().unwrap(), expected);
 }
 
 #[tokio::test]
@@ -235,6 +246,38 @@ async fn a_refused_call_is_not_started_and_a_failed_one_fails_alone() {
     let done = run(&guest(body), r#"{"concurrent-calls":1}"#, &host, Tape::Off).await;
     assert_eq!(done.result.unwrap().data, json!(1));
     assert_eq!(done.receipt.denials.len(), 1);
+}
+
+#[tokio::test]
+async fn a_recording_of_calls_one_after_another_answers_those_that_are_started() {
+    let answer: Answer = Box::new(|number| match number {
+        1 => Err(Failure::host("broken", "x")),
+        _ => Ok("7".to_owned()),
+    });
+    let host = Arc::new(Host { answer, ..Host::new(1) });
+    let recorded = run(&starts(3), "{}", &host, Tape::Record).await;
+    let recording = recorded.receipt.recording.unwrap();
+    // As an interpreter recorded it that made one call after another.
+    let (starts_of, ends): (Vec<_>, Vec<_>) = recording.calls.iter().partition(|call| call.call == "calls.start");
+    let one_by_one = starts_of.iter().map(|start| {
+        let number = &start.answer.as_ref().unwrap()["Ok"];
+        let is_end = |end: &&&HostCall| &end.answer.as_ref().unwrap()["Ok"]["call"] == number;
+        let end = ends.iter().find(is_end).unwrap();
+        let answer = Some(end.answer.as_ref().unwrap()["Ok"]["answer"].clone());
+        let mut cost = end.cost;
+        (cost.calls, cost.bytes_out) = (start.cost.calls, start.cost.bytes_out);
+        HostCall { call: "tools.call".to_owned(), given: start.given.clone(), answer, cost, ..HostCall::default() }
+    });
+    let old = Recording { calls: one_by_one.collect(), ..recording.as_ref().clone() };
+    assert!(old.calls.iter().any(|call| call.answer.as_ref().unwrap()["Err"]["Failed"]["reason"] == "broken"));
+    let replayed = run(&starts(3), "{}", &host, Tape::Replay(Arc::new(old.clone()))).await;
+    assert_eq!(replayed.result.unwrap().data, recorded.result.unwrap().data);
+    assert_eq!(replayed.receipt.host_calls, recorded.receipt.host_calls);
+    assert_eq!(host.begun.load(SeqCst), 3, "a replay reaches nothing");
+    // A call that is not there is named all the same.
+    let missing = run(&starts(4), "{}", &host, Tape::Replay(Arc::new(old))).await;
+    let Err(CellError::NotRecorded(missing)) = missing.result else { panic!("{:?}", missing.result) };
+    assert!(missing.to_string().contains("`calls.start [\"test/run\",[3]]` was not recorded"), "{missing}");
 }
 
 #[tokio::test]
