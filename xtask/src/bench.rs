@@ -30,6 +30,12 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
                                                  programs are built first, which takes minutes
        cargo xtask bench --server [--json] [--only NAME,…] [--seconds N] [--directory DIRECTORY]
                                                  the server over HTTP, with the client on the same machine
+       cargo xtask bench --programs [--rounds N] [--json]
+                                                 programs that models write, beside other sandboxes; installs these from
+                                                 npm, and the runtime for Python where componentize-py is on the path
+       cargo xtask bench --program-tokens [FILE.json…]
+                                                 declarations of tools beside their JSON, and five tasks by tools and by
+                                                 programs; each file is the answer of `tools/list` of a server
        cargo xtask bench --instructions [--release]
                                                  instructions of the hot paths, against their budgets; needs valgrind;
                                                  built as the tests are, or optimised
@@ -78,6 +84,8 @@ pub fn bench(rest: &[String]) -> Result<()> {
         ["--scale", rest @ ..] => scale(rest),
         ["--peers", rest @ ..] => peers(rest),
         ["--server", rest @ ..] => server(rest),
+        ["--programs", rest @ ..] => model_programs(rest),
+        ["--program-tokens", rest @ ..] => program_tokens(rest),
         ["--instructions"] => instructions(false, None),
         ["--instructions", "--release"] => instructions(true, None),
         ["--instructions", "--save", reason] if !reason.trim().is_empty() => instructions(false, Some(reason)),
@@ -164,6 +172,45 @@ fn server(rest: &[&str]) -> Result<()> {
 fn scale(rest: &[&str]) -> Result<()> {
     let programs = programs()?;
     run(Command::new(programs.join("growth")).args(rest))
+}
+
+/// The Node packages of the other sandboxes.
+const SANDBOXES: [&str; 3] = ["quickjs-emscripten@0.32.0", "isolated-vm@5.0.4", "pyodide@314.0.7"];
+
+/// Programs that models write, beside other sandboxes in one run.
+fn model_programs(rest: &[&str]) -> Result<()> {
+    let programs = programs()?;
+    let folder = target_directory()?.join("program-peers");
+    fs::create_dir_all(&folder)?;
+    for file in fs::read_dir(root().join("benches/programs"))? {
+        let file = file?;
+        fs::copy(file.path(), folder.join(file.file_name()))?;
+    }
+    let mut command = Command::new(programs.join("programs"));
+    command.args(rest);
+    fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+    for package in SANDBOXES {
+        let install = ["install", "--no-audit", "--no-fund", "--silent", package];
+        if let Err(error) = run(Command::new("npm").args(install).current_dir(&folder)) {
+            eprintln!("bench: SKIPPED {package}: {error:#}");
+        }
+    }
+    if Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        command.arg("--peers").arg(&folder);
+    } else {
+        eprintln!("bench: SKIPPED the other sandboxes: there is no `node`");
+    }
+    if let Err(error) = run(Command::new(programs.join("opcell")).args(["code", "install", "python", "--quiet"])) {
+        eprintln!("bench: the runtime for Python is not built anew: {error:#}");
+    }
+    run(&mut command)
+}
+
+/// The bytes that a model reads, with tools and with programs.
+fn program_tokens(rest: &[&str]) -> Result<()> {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "opcell-benches", "--no-default-features", "--bin", "program-tokens"]);
+    run(command.arg("--").args(rest).current_dir(root()))
 }
 
 /// `opcell bench` with what is too heavy for it: engines in programs of their own, and an interpreter in a component.
