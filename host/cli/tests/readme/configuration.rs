@@ -49,7 +49,7 @@ const NOT_RUN: [(&str, &str, usize); 34] = [
     // As those of `node.md`.
     ("python.md", "python", 7),
     ("python.md", "text", 3),
-    ("run-python.md", "python", 1),
+    ("run-python.md", "python", 2),
     ("run-python.md", "sh", 1),
     ("server.md", "javascript", 1),
     ("server.md", "sh", 3),
