@@ -294,10 +294,20 @@ class _Loop(asyncio.BaseEventLoop):
         self._now = None
         one = self._started.pop(ended.call)
         if isinstance(one, _Timer):
-            self._ready.append(one)
+            self._ready.append(self._first_due(one))
         else:
             with _Answer(one):
                 one.set_result(ended.result())
+
+    def _first_due(self, ended: _Timer) -> _Timer:
+        """The timer that is due first; the one that has ended takes its place, whose end comes soon."""
+        due = [(one.when(), number) for number, one in self._started.items()
+               if isinstance(one, _Timer) and not one.cancelled() and one.when() < ended.when()]
+        if not due:
+            return ended
+        _, number = min(due)
+        first, self._started[number] = self._started[number], ended
+        return first  # type: ignore[return-value]
 
     def settle(self, work: Any) -> Any:
         """Runs until this has its result, also from within what the loop runs."""
