@@ -12,6 +12,7 @@
 
 pub mod inner;
 pub mod perform;
+mod pieces;
 pub mod ports;
 pub mod program_record;
 pub mod tool;

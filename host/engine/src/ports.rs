@@ -4,13 +4,14 @@
 //! says so.
 
 use crate::inner::InnerJournal;
+pub use crate::pieces::{AnswerPiece, MAX_PIECE_BYTES, MAX_ROUND_PIECE_BYTES, RunText, TextSink};
 use async_trait::async_trait;
 pub use opcell_core::call::{EffectContext, ModelReply, OpenSession, OpenedSession, Reply, Success, Verdict};
 pub use opcell_core::failure::{Effects, Failure};
 use opcell_core::{
     call,
     effect::{AskedBecause, Catalogue},
-    id::{EffectId, Timestamp},
+    id::Timestamp,
     receipt::{Provider, Receipt},
 };
 use opcell_ir::WorkflowIr;
@@ -112,18 +113,6 @@ pub trait Judges: Send + Sync {
 
     /// Decides. Every failure ends the run: a judge fails closed.
     async fn judge(&self, call: Call) -> Reply<Verdict>;
-}
-
-/// Receives the text of all models of a run while it comes.
-pub trait RunText: Send + Sync {
-    /// The next piece of the answer to a model round, between the round's `requested` and `replied` events.
-    fn text(&self, round: EffectId, piece: &str);
-}
-
-/// Receives a model's text while it comes.
-pub trait TextSink: Send + Sync {
-    /// The next piece.
-    fn text(&self, piece: &str);
 }
 
 /// Model conversations. The engine drives them round by round, so that every round and every tool call is journaled

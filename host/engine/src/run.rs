@@ -12,6 +12,7 @@ use crate::{
     in_flight::{Done, InFlight, Work},
     inner::InnerEvents,
     perform::perform,
+    pieces::RoundSink,
     ports::{Cancellable, Ports, Reply, RunText, TextSink},
     record::{Unread, to_record},
     shutdown::Shutdown,
@@ -129,18 +130,6 @@ struct Batch {
 enum Wanted {
     PureCalls,
     Anything,
-}
-
-/// One round's part of a run's text.
-struct RoundSink {
-    sink: Arc<dyn RunText>,
-    round: EffectId,
-}
-
-impl TextSink for RoundSink {
-    fn text(&self, piece: &str) {
-        self.sink.text(self.round, piece);
-    }
 }
 
 impl Driver {
@@ -460,7 +449,7 @@ impl Driver {
         let now = self.ports.timer.now();
         let asleep = self.state.inner_calls(id).and_then(InnerCalls::asleep).map(|until| until.ms_since(now));
         let asleep = asleep.filter(|ms| *ms > 0.0);
-        let sink = self.sink.clone().map(|sink| RoundSink { sink, round: id });
+        let sink = self.sink.clone().map(|sink| RoundSink::new(sink, id));
         let work = async move {
             let mut effect = effect;
             if let Some(ms) = asleep {
@@ -472,10 +461,14 @@ impl Driver {
                 }
                 effect.timeout_ms = effect.timeout_ms.map(|left| (left - slept).max(0.0));
             }
-            let sink = sink.as_ref().map(|sink| sink as &dyn TextSink);
-            let performed = perform(&ports, effect, cancel, sink, inner.clone());
+            let told = sink.as_ref().map(|sink| sink as &dyn TextSink);
+            let performed = perform(&ports, effect, cancel, told, inner.clone());
             let performed = AssertUnwindSafe(performed).catch_unwind().await;
             let reply = performed.unwrap_or_else(|_| EffectReply::failed(&request, panicked()));
+            let reply = match &sink {
+                Some(sink) => sink.keep(reply),
+                None => reply,
+            };
             match inner {
                 Some(inner) => inner.concluded(reply),
                 None => reply,

@@ -16,6 +16,7 @@ mod provider;
 mod query;
 mod recorder;
 mod script;
+mod shown;
 #[cfg(feature = "providers")]
 mod textual;
 #[cfg(feature = "providers")]
@@ -29,6 +30,7 @@ mod wire;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
     use super::{Api, answer::AnswerReader, protocols};
+    use opcell_engine::ports::AnswerPiece;
     use opcell_types::Value;
 
     /// An answer, as far as its readers must agree.
@@ -48,8 +50,8 @@ pub mod fuzzing {
     /// When the body is not an answer.
     pub fn answer(api: Api, body: &[u8], piece: usize) -> Result<Read, &'static str> {
         let shown = std::sync::Mutex::new(String::new());
-        let show = |text: &str| {
-            if let Ok(mut shown) = shown.lock() {
+        let show = |piece: AnswerPiece<'_>| {
+            if let (Ok(mut shown), Some(text)) = (shown.lock(), piece.text()) {
                 shown.push_str(text);
             }
         };
@@ -76,6 +78,7 @@ pub use config::{
 };
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
+pub(crate) use shown::Shown;
 pub use script::{Order, SCHEMA as SCRIPT_SCHEMA, Script, ScriptError, ScriptedModel, Turn, When};
 
 use async_trait::async_trait;
@@ -153,6 +156,8 @@ mod provider_support;
 mod provider_tests;
 #[cfg(test)]
 mod script_tests;
+#[cfg(all(test, feature = "providers"))]
+mod stream_tests;
 #[cfg(test)]
 mod summary_tests;
 #[cfg(test)]

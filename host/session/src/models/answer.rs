@@ -14,6 +14,7 @@ mod fault_forms;
 mod forms;
 mod frames;
 mod json;
+mod preview;
 mod reader;
 
 pub(super) use calls::{CallDrafts, Given, Piece, arguments, arguments_of_text};
@@ -22,8 +23,10 @@ pub(super) use end::{AnswerEnd, Finish};
 pub(super) use fault::{Fault, error_in, words_of};
 pub(super) use forms::{either, parts_of, text_in, unwrapped, whole_number};
 pub(super) use json::parse;
+pub(super) use preview::CallPreview;
 pub(super) use reader::AnswerReader;
 
+use opcell_engine::ports::AnswerPiece;
 use opcell_types::Value;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -143,10 +146,13 @@ pub(super) enum Close {
     Unmarked,
 }
 
+/// A function that shows an answer while it comes.
+pub(super) type Show<'a> = dyn FnMut(AnswerPiece<'_>) + 'a;
+
 /// A reader of one protocol: a state machine over events.
 pub(super) trait Protocol: Send {
-    /// Takes one event, and shows the text that it adds.
-    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault>;
+    /// Takes one event, and shows what it adds.
+    fn event(&mut self, event: Event<'_>, show: &mut Show<'_>) -> Result<(), Fault>;
 
     /// The collected answer; `None` when the answer had not ended.
     fn end(&mut self, close: Close) -> Result<Option<Answer>, Fault>;

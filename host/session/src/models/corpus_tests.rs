@@ -7,6 +7,7 @@
 use super::answer::{Answer, AnswerReader, Fault};
 use super::config::Api;
 use super::protocols;
+use opcell_engine::ports::AnswerPiece;
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -63,8 +64,8 @@ fn cases(api: Api) -> Vec<Case> {
 fn read<'a>(api: Api, pieces: impl Iterator<Item = &'a [u8]>) -> (Result<Answer, Fault>, String) {
     let known = ["t", "u"].into_iter().map(str::to_owned).collect();
     let shown = Mutex::new(String::new());
-    let mut reader =
-        AnswerReader::new(protocols::reader(api, known, false), |text| shown.lock().unwrap().push_str(text));
+    let show = |piece: AnswerPiece<'_>| shown.lock().unwrap().push_str(piece.text().unwrap_or_default());
+    let mut reader = AnswerReader::new(protocols::reader(api, known, false), show);
     let mut pushed = Ok(());
     for piece in pieces {
         if pushed.is_ok() && !reader.is_over() {

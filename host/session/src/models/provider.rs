@@ -4,14 +4,15 @@ use super::answer::{Answer, AnswerReader, Fault};
 use super::config::{Api, ModelConfig, ProviderConfig, Secret, TenantKey};
 use super::protocols::{self, Ask, Outgoing};
 use super::wire::{self, WireNames};
-use super::{Model, failure, logprobs, textual, transport};
+use super::{Model, Shown, failure, logprobs, textual, transport};
 use async_trait::async_trait;
-use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_engine::ports::{AnswerPiece, Failure, ModelReply, ModelRound, TextSink};
 use opcell_ir::ir::ResponseMode;
 use opcell_types::Value;
 use opcell_types::text::printable;
 use opcell_types::trace::{self, TRACEPARENT};
 use reqwest::Url;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use tracing::instrument::WithSubscriber as _;
@@ -115,6 +116,7 @@ impl Provider {
         &self,
         round: &ModelRound,
         shown: Option<&Shown<'_>>,
+        received: &Received,
         of_tenant: Option<&TenantKey>,
     ) -> Result<ModelReply, Failure> {
         let id = round.model.split_once('/').map_or(round.model.as_str(), |(_, id)| id);
@@ -149,11 +151,18 @@ impl Provider {
 
         let mut attempt = 1;
         loop {
-            let received = Received::default();
-            let show = |text: &str| {
-                received.add(text);
+            let show = |piece: AnswerPiece<'_>| {
+                let tool;
+                let piece = match piece {
+                    AnswerPiece::CallBegan { call, tool: wire } => {
+                        tool = names.to_ours(wire);
+                        AnswerPiece::CallBegan { call, tool: &tool }
+                    }
+                    other => other,
+                };
+                received.add(piece);
                 if let Some(streamed) = streamed {
-                    streamed.text(text);
+                    streamed.piece(piece);
                 }
             };
             let reader = AnswerReader::new(protocols::reader(api, names.known(), asks_logprobs), show);
@@ -176,13 +185,15 @@ impl Provider {
                 Ok(answer) => return Ok(ModelReply { warnings, ..finish(round, &names, answer, model, shown) }),
                 Err(fault) => fault,
             };
-            // A repetition would show the beginning of the answer twice.
-            let repeat = fault.repeat && !shown.is_some_and(Shown::anything);
+            // A repetition would show the beginning of the answer twice, unless that is taken back.
+            let repeat = fault.repeat && shown.is_none_or(Shown::may_restart);
             let Some(wait) = self.config.retry.wait(attempt, fault.wait).filter(|_| repeat) else {
-                return Err(self.failure(received.with_received(fault), &secrets, of_tenant.is_some(), attempt));
+                return Err(self.failure(fault, &secrets, of_tenant.is_some(), attempt));
             };
             tracing::warn!(provider = %self.name, attempt, wait_ms = wait.as_millis(), reason = %fault.reason, "model request repeated");
             tokio::time::sleep(wait).await;
+            shown.into_iter().for_each(Shown::restart);
+            received.clear();
             attempt += 1;
         }
     }
@@ -207,56 +218,101 @@ impl Provider {
         sink: Option<&dyn TextSink>,
         of_tenant: Option<&TenantKey>,
     ) -> Result<ModelReply, Failure> {
-        let shown = sink.map(Shown::new);
-        tokio::select! {
+        let (shown, received) = (sink.map(Shown::new), Received::default());
+        let reply = tokio::select! {
             biased;
             () = round.cancel.cancelled() => Err(failure("cancelled", "the run was cancelled")),
-            reply = self.attempts(round, shown.as_ref(), of_tenant) => reply,
-        }
+            reply = self.attempts(round, shown.as_ref(), &received, of_tenant) => reply,
+        };
+        reply.map_err(|failure| received.with_received(failure))
     }
 }
 
 /// The most bytes of an answer that are kept with its failure.
 const RECEIVED_BYTES: usize = 64 << 10;
 
-/// The text of a stream so far: what came before it failed is kept with the failure.
+/// The calls of an answer that are kept with its failure.
+const RECEIVED_CALLS: usize = 32;
+
+/// The answer so far: what came before it failed is kept with the failure. Reasoning is not.
 #[derive(Default)]
-struct Received(std::sync::Mutex<String>);
+struct Received(Mutex<SoFar>);
+
+#[derive(Default)]
+struct SoFar {
+    text: String,
+    /// Tool, arguments, and `true` once they were complete.
+    calls: Vec<(String, String, bool)>,
+    bytes: usize,
+}
 
 impl Received {
-    fn add(&self, text: &str) {
-        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let room = RECEIVED_BYTES.saturating_sub(all.len());
-        all.push_str(text.split_at(text.floor_char_boundary(room)).0);
+    fn so_far(&self) -> MutexGuard<'_, SoFar> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with_received(&self, fault: Fault) -> Fault {
-        let all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if all.is_empty() || fault.details.is_some() {
-            return fault;
+    fn add(&self, piece: AnswerPiece<'_>) {
+        let mut all = self.so_far();
+        let SoFar { text, calls, bytes } = &mut *all;
+        let room = RECEIVED_BYTES.saturating_sub(*bytes);
+        let within = |part: &str| part.split_at(part.floor_char_boundary(room)).0.to_owned();
+        let at = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let added = match piece {
+            AnswerPiece::Text(part) => {
+                let part = within(part);
+                text.push_str(&part);
+                part.len()
+            }
+            AnswerPiece::CallBegan { call, tool } => {
+                let (tool, len) = (within(tool), tool.len());
+                let begun = (tool, String::new(), false);
+                if let Some(there) = calls.get_mut(at(call)) {
+                    *there = begun;
+                } else if calls.len() < RECEIVED_CALLS {
+                    calls.push(begun);
+                }
+                len
+            }
+            AnswerPiece::CallArguments { call, text: part } => {
+                let part = within(part);
+                if let Some((_, arguments, _)) = calls.get_mut(at(call)) {
+                    arguments.push_str(&part);
+                }
+                part.len()
+            }
+            AnswerPiece::CallEnded { call } => {
+                if let Some((_, _, ended)) = calls.get_mut(at(call)) {
+                    *ended = true;
+                }
+                0
+            }
+            _ => 0,
+        };
+        *bytes = bytes.saturating_add(added);
+    }
+
+    /// Forgets what came of an attempt that is repeated.
+    fn clear(&self) {
+        *self.so_far() = SoFar::default();
+    }
+
+    fn with_received(&self, failure: Failure) -> Failure {
+        let all = self.so_far();
+        if failure.details.is_some() || all.text.is_empty() && all.calls.is_empty() {
+            return failure;
         }
-        Fault { details: Some(Value::object([("received", Value::from(all.as_str()))])), ..fault }
-    }
-}
-
-/// A sink that remembers whether it was used.
-struct Shown<'a> {
-    sink: &'a dyn TextSink,
-    used: std::sync::atomic::AtomicBool,
-}
-
-impl<'a> Shown<'a> {
-    fn new(sink: &'a dyn TextSink) -> Self {
-        Self { sink, used: std::sync::atomic::AtomicBool::new(false) }
-    }
-
-    fn text(&self, piece: &str) {
-        self.used.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.sink.text(piece);
-    }
-
-    fn anything(&self) -> bool {
-        self.used.load(std::sync::atomic::Ordering::Relaxed)
+        let call = |(tool, arguments, ended): &(String, String, bool)| {
+            Value::object([
+                ("tool", Value::from(tool.as_str())),
+                ("arguments", Value::from(arguments.as_str())),
+                ("complete", Value::from(*ended)),
+            ])
+        };
+        let mut details = vec![("received", Value::from(all.text.as_str()))];
+        if !all.calls.is_empty() {
+            details.push(("received-calls", Value::array(all.calls.iter().map(call))));
+        }
+        Failure { details: Some(Value::object(details)), ..failure }
     }
 }
 
@@ -273,7 +329,7 @@ fn finish(
     }
     let (usage, logprobs) = (wire::usage(answer.tokens, model), answer.logprobs.take());
     let message = wire::reply(round, names, answer);
-    if let Some(shown) = shown.filter(|shown| !shown.anything() && !message.content.is_empty()) {
+    if let Some(shown) = shown.filter(|shown| !shown.has_text() && !message.content.is_empty()) {
         shown.text(&message.content);
     }
     ModelReply { message, usage, logprobs, ..ModelReply::text(round.model.clone(), "") }

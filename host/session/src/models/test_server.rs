@@ -9,6 +9,8 @@ pub(super) struct Canned {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
+    /// `true` if more is announced than ever comes.
+    is_unfinished: bool,
 }
 
 impl Canned {
@@ -17,7 +19,7 @@ impl Canned {
     }
 
     pub(super) fn body(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: 200, headers: vec![("content-type", content_type.to_owned())], body: body.into() }
+        Self { status: 200, headers: vec![("content-type", content_type.to_owned())], body: body.into(), is_unfinished: false }
     }
 
     /// Server-sent events; each item is `(event, data)`.
@@ -32,6 +34,18 @@ impl Canned {
 
     pub(super) fn status(mut self, status: u16) -> Self {
         self.status = status;
+        self
+    }
+
+    /// Sends the body, and nothing more for as long as the client waits.
+    pub(super) fn unfinished(mut self) -> Self {
+        self.is_unfinished = true;
+        self
+    }
+
+    /// Adds bytes to the body.
+    pub(super) fn followed_by(mut self, more: &str) -> Self {
+        self.body.extend_from_slice(more.as_bytes());
         self
     }
 
@@ -79,11 +93,15 @@ impl Server {
                 let mut head = format!(
                     "HTTP/1.1 {} X\r\nconnection: close\r\ncontent-length: {}\r\n",
                     answer.status,
-                    answer.body.len()
+                    answer.body.len() + usize::from(answer.is_unfinished)
                 );
                 answer.headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
                 let _ = stream.write_all(format!("{head}\r\n").as_bytes()).await;
                 let _ = stream.write_all(&answer.body).await;
+                if answer.is_unfinished {
+                    held.push(stream);
+                    continue;
+                }
                 let _ = stream.shutdown().await;
             }
         });

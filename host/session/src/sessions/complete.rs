@@ -3,11 +3,11 @@
 
 use super::{HostSessions, failure};
 use crate::compaction::{Plan, counted, estimated, limit, plan, refused, shortened, with_summary};
+use crate::models::Shown;
 use opcell_engine::call::{CompactionReason, ModelWindow};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 use opcell_ir::ir::Compaction;
 use opcell_types::Value;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Times that a round is shortened further because its provider has no room for it.
@@ -42,19 +42,6 @@ fn sent_bytes(round: &ModelRound) -> usize {
     messages.chain(tools).fold(round.session.system.len(), usize::saturating_add)
 }
 
-/// Remembers whether anything was shown: what was is not shown again.
-struct Watched<'a> {
-    sink: &'a dyn TextSink,
-    shown: &'a AtomicBool,
-}
-
-impl TextSink for Watched<'_> {
-    fn text(&self, piece: &str) {
-        self.shown.store(true, Ordering::Relaxed);
-        self.sink.text(piece);
-    }
-}
-
 impl HostSessions {
     /// The context window of a model, as this process knows it.
     pub(super) fn window_of(&self, model: &str) -> ModelWindow {
@@ -67,9 +54,8 @@ impl HostSessions {
         round: &ModelRound,
         sink: Option<&dyn TextSink>,
     ) -> Result<ModelReply, Failure> {
-        let shown = AtomicBool::new(false);
-        let watched = sink.map(|sink| Watched { sink, shown: &shown });
-        let sink = watched.as_ref().map(|watched| watched as &dyn TextSink);
+        let shown = sink.map(Shown::new);
+        let sink = shown.as_ref().map(|shown| shown as &dyn TextSink);
         let rule = round.session.settings.compaction.clone().unwrap_or_default();
         let window = round.window.clone().unwrap_or_else(|| self.window_of(&round.model));
         let mut lesson = window.lesson;
@@ -116,9 +102,10 @@ impl HostSessions {
                     let next = self::limit(round, &rule, window.tokens, lesson);
                     let shorter = next.and_then(|next| shortened(&summarised, &rule, next, reason));
                     let is_shorter = shorter.is_some_and(|short| short.compacted.tokens_after < estimate);
-                    if !is_shorter || attempt == ATTEMPTS || shown.load(Ordering::Relaxed) {
+                    if !is_shorter || attempt == ATTEMPTS || !shown.as_ref().is_none_or(Shown::may_restart) {
                         return Err(full);
                     }
+                    shown.iter().for_each(Shown::restart);
                     reason = CompactionReason::ContextFull;
                 }
                 Err(other) => return Err(other),

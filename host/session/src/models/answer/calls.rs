@@ -6,6 +6,7 @@
 use super::{Call, Fault, MAX_CALLS};
 use opcell_types::Value;
 use serde_json::{Map, Value as Json};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Texts within texts that arguments are looked for in.
@@ -158,20 +159,31 @@ impl CallDrafts {
         self.drafts.is_empty()
     }
 
-    /// Takes a piece.
-    pub(in super::super) fn push(&mut self, piece: Piece) -> Result<(), Fault> {
-        match self.place(&piece) {
-            Some(at) => self.extend(at, piece),
-            None if piece.id.is_empty() && piece.name.is_empty() && piece.arguments.is_empty() => {}
+    /// Takes a piece; returns the place of its call, unless it says nothing.
+    pub(in super::super) fn push(&mut self, piece: Piece) -> Result<Option<usize>, Fault> {
+        let at = match self.place(&piece) {
+            Some(at) => at,
+            None if piece.id.is_empty() && piece.name.is_empty() && piece.arguments.is_empty() => return Ok(None),
             None if self.drafts.len() >= MAX_CALLS => {
                 return Err(Fault::malformed(format!("it asks for more than {MAX_CALLS} calls at once")));
             }
             None => {
                 self.drafts.push(Draft { event: piece.event, ..Draft::default() });
-                self.extend(self.drafts.len() - 1, piece);
+                self.drafts.len() - 1
             }
-        }
-        Ok(())
+        };
+        self.extend(at, piece);
+        Ok(Some(at))
+    }
+
+    /// The tool and the arguments of a call so far; `None` while the tool is not certain.
+    pub(in super::super) fn so_far(&self, at: usize) -> Option<(&str, Cow<'_, str>)> {
+        let draft = self.drafts.get(at)?;
+        let arguments = match &draft.value {
+            Some(value) if draft.text.trim().is_empty() => Cow::Owned(value.to_string()),
+            _ => Cow::Borrowed(draft.text.as_str()),
+        };
+        (self.known.contains(&draft.name) || !draft.is_blank()).then_some((draft.name.as_str(), arguments))
     }
 
     /// The call that a piece continues.

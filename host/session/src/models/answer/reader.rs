@@ -4,15 +4,19 @@ use super::charset::foreign_text;
 use super::frames::{Frame, Frames};
 use super::json::{self, NotJson};
 use super::{Answer, Close, Event, Fault, Protocol, words_of};
+use opcell_engine::ports::AnswerPiece;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 
 /// Reads one answer: bytes in pieces of any size, then the end.
 pub(in super::super) struct AnswerReader<'a> {
     frames: Frames,
     protocol: Box<dyn Protocol>,
-    show: Box<dyn FnMut(&str) + Send + 'a>,
+    show: Box<dyn FnMut(AnswerPiece<'_>) + Send + 'a>,
     /// The text that was shown.
     shown: String,
+    /// Calls that were shown to begin and not to end.
+    open: BTreeSet<u32>,
     /// True once the stream's own end mark came.
     is_done: bool,
     /// True if the body is one document that is an answer, and no piece of one.
@@ -23,13 +27,14 @@ pub(in super::super) struct AnswerReader<'a> {
 }
 
 impl<'a> AnswerReader<'a> {
-    /// A reader that shows text while it comes.
-    pub(in super::super) fn new(protocol: Box<dyn Protocol>, show: impl FnMut(&str) + Send + 'a) -> Self {
+    /// A reader that shows the answer while it comes.
+    pub(in super::super) fn new(protocol: Box<dyn Protocol>, show: impl FnMut(AnswerPiece<'_>) + Send + 'a) -> Self {
         Self {
             frames: Frames::default(),
             protocol,
             show: Box::new(show),
             shown: String::new(),
+            open: BTreeSet::new(),
             is_done: false,
             is_document: false,
             held: None,
@@ -78,7 +83,10 @@ impl<'a> AnswerReader<'a> {
         // What came only with the last event, or in no event of its own.
         let rest = answer.text.strip_prefix(self.shown.as_str()).filter(|_| self.frames.is_stream());
         if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-            (self.show)(rest);
+            (self.show)(AnswerPiece::Text(rest));
+        }
+        for call in self.open {
+            (self.show)(AnswerPiece::CallEnded { call });
         }
         Ok(answer)
     }
@@ -165,12 +173,24 @@ impl<'a> AnswerReader<'a> {
 
     fn take(&mut self, name: Option<&str>, data: Json, whole: bool) -> Result<(), Fault> {
         self.events += 1;
-        let (show, shown, is_stream) = (&mut self.show, &mut self.shown, self.frames.is_stream());
-        let mut piece = |text: &str| {
-            if is_stream && !text.is_empty() {
-                shown.push_str(text);
-                show(text);
+        if !self.frames.is_stream() {
+            return self.protocol.event(Event { name, data, whole }, &mut |_| {});
+        }
+        let (show, shown, open) = (&mut self.show, &mut self.shown, &mut self.open);
+        let mut piece = |piece: AnswerPiece<'_>| {
+            match piece {
+                AnswerPiece::Text("") | AnswerPiece::Reasoning("") => return,
+                AnswerPiece::Text(text) => shown.push_str(text),
+                AnswerPiece::CallBegan { call, .. } => drop(open.insert(call)),
+                AnswerPiece::CallEnded { call } => {
+                    // Not told twice.
+                    if !open.remove(&call) {
+                        return;
+                    }
+                }
+                _ => {}
             }
+            show(piece);
         };
         self.protocol.event(Event { name, data, whole }, &mut piece)
     }

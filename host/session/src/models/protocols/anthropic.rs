@@ -1,9 +1,10 @@
 //! Answers of Anthropic's messages.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens, arguments,
     arguments_of_text, count, error_in, parts_of, text_in, unwrapped, whole_number,
 };
+use opcell_engine::ports::AnswerPiece;
 use serde_json::{Map, Value as Json, json};
 
 /// A block of the content.
@@ -49,6 +50,7 @@ impl Block {
 #[derive(Debug, Default)]
 pub(super) struct Anthropic {
     blocks: Vec<Block>,
+    preview: CallPreview,
     has_begun: bool,
     has_text: bool,
     /// True if a block other than text came since the last text.
@@ -62,7 +64,7 @@ pub(super) struct Anthropic {
 }
 
 impl Anthropic {
-    fn begin(&mut self, index: Option<i64>, block: &Json, show: &mut dyn FnMut(&str)) {
+    fn begin(&mut self, index: Option<i64>, block: &Json, show: &mut Show<'_>) {
         let Json::Object(start) = block else { return };
         let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let kind = match text("type") {
@@ -87,28 +89,30 @@ impl Anthropic {
         block["citations"].as_array().into_iter().flatten().for_each(|citation| begun.cite(citation));
         (begun.thinking, begun.signature) = (text("thinking"), text("signature"));
         let is_text = begun.kind == "text";
+        show(AnswerPiece::Reasoning(&begun.thinking));
         self.blocks.push(begun);
+        self.show_call(self.blocks.len() - 1, show);
         self.is_apart |= !is_text;
         if is_text {
             self.say(self.blocks.len() - 1, &text_in(block).unwrap_or_default(), show);
         }
     }
 
-    fn say(&mut self, at: usize, text: &str, show: &mut dyn FnMut(&str)) {
+    fn say(&mut self, at: usize, text: &str, show: &mut Show<'_>) {
         if text.is_empty() {
             return;
         }
         if self.is_apart && self.has_text {
-            show("\n");
+            show(AnswerPiece::Text("\n"));
         }
         (self.has_text, self.is_apart) = (true, false);
         if let Some(block) = self.blocks.get_mut(at) {
             block.text.push_str(text);
         }
-        show(text);
+        show(AnswerPiece::Text(text));
     }
 
-    fn delta(&mut self, index: Option<i64>, delta: &Json, show: &mut dyn FnMut(&str)) {
+    fn delta(&mut self, index: Option<i64>, delta: &Json, show: &mut Show<'_>) {
         let kind = match delta["type"].as_str() {
             Some(kind) => kind,
             None if delta["text"].is_string() => "text_delta",
@@ -140,7 +144,10 @@ impl Anthropic {
         }
         let Some(block) = self.blocks.get_mut(at) else { return };
         match kind {
-            "thinking_delta" => block.thinking.push_str(text("thinking")),
+            "thinking_delta" => {
+                block.thinking.push_str(text("thinking"));
+                show(AnswerPiece::Reasoning(text("thinking")));
+            }
             "signature_delta" => block.signature.push_str(text("signature")),
             "input_json_delta" => match Given::of(delta.get("partial_json").or_else(|| delta.get("input"))) {
                 Given::Text(part) => {
@@ -149,6 +156,7 @@ impl Anthropic {
                         block.input.clear();
                     }
                     block.input.push_str(&part);
+                    self.show_call(at, show);
                 }
                 Given::Value(input) => drop(block.start.insert("input".to_owned(), input)),
                 Given::Nothing => {}
@@ -161,14 +169,31 @@ impl Anthropic {
         }
     }
 
+    /// Shows what is new about a call.
+    fn show_call(&mut self, at: usize, show: &mut Show<'_>) {
+        let Some(block) = self.blocks.get(at).filter(|block| block.kind == "tool_use") else { return };
+        let tool = block.start.get("name").and_then(Json::as_str).unwrap_or_default();
+        self.preview.update(at, tool, &block.input, show);
+    }
+
     /// Takes a call's input from the event that ends its block, where no other had it.
-    fn finished(&mut self, index: Option<i64>, block: &Json) {
-        let open = self.blocks.iter_mut().rev().find(|open| index.is_none() || open.index == index);
-        let Some(open) = open.filter(|open| open.kind == "tool_use" && open.input.trim().is_empty()) else { return };
-        let has_entries = |input: &Json| input.as_object().is_some_and(|entries| !entries.is_empty());
-        if let Some(input) = block.get("input").filter(|input| has_entries(input)) {
-            open.start.insert("input".to_owned(), input.clone());
+    fn finished(&mut self, index: Option<i64>, block: &Json, show: &mut Show<'_>) {
+        let at = self.blocks.iter().rposition(|open| index.is_none() || open.index == index);
+        let Some((at, open)) = at.and_then(|at| Some((at, self.blocks.get_mut(at)?))) else { return };
+        if open.kind != "tool_use" {
+            return;
         }
+        let has_entries = |input: &Json| input.as_object().is_some_and(|entries| !entries.is_empty());
+        if open.input.trim().is_empty() {
+            if let Some(input) = block.get("input").filter(|input| has_entries(input)) {
+                open.start.insert("input".to_owned(), input.clone());
+            }
+            if let Some(input) = open.start.get("input").filter(|input| has_entries(input)) {
+                let tool = open.start.get("name").and_then(Json::as_str).unwrap_or_default();
+                self.preview.update(at, tool, &input.to_string(), show);
+            }
+        }
+        self.preview.end(at, show);
     }
 
     fn usage(&mut self, usage: &Json) {
@@ -187,7 +212,7 @@ impl Anthropic {
         self.ending.update(AnswerEnd { words, ..AnswerEnd::of(said) });
     }
 
-    fn message(&mut self, message: &Json, show: &mut dyn FnMut(&str)) {
+    fn message(&mut self, message: &Json, show: &mut Show<'_>) {
         self.has_begun = true;
         self.usage(&message["usage"]);
         match &message["content"] {
@@ -276,7 +301,7 @@ impl Anthropic {
 }
 
 impl Protocol for Anthropic {
-    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'_>, show: &mut Show<'_>) -> Result<(), Fault> {
         let document = unwrapped(event.data, "content");
         let kind = document["type"].as_str().or(event.name).unwrap_or_default().to_owned();
         // The type of a problem document is an address.
@@ -296,7 +321,7 @@ impl Protocol for Anthropic {
                 self.has_begun = true;
                 self.delta(index, &document["delta"], show);
             }
-            "content_block_stop" => self.finished(index, &document["content_block"]),
+            "content_block_stop" => self.finished(index, &document["content_block"], show),
             "ping" => {}
             "message_delta" => {
                 self.usage(&document["usage"]);

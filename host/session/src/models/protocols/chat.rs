@@ -1,12 +1,13 @@
 //! Answers of OpenAI's chat completions, and of the many servers that speak something like it.
 
 use super::super::answer::{
-    Answer, AnswerEnd, CallDrafts, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Tokens, count,
+    Answer, AnswerEnd, CallDrafts, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Show, Tokens, count,
     error_in, parse, parts_of, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;
 use super::chat_fields::Fields;
+use opcell_engine::ports::AnswerPiece;
 use opcell_types::Value;
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashSet;
@@ -74,6 +75,8 @@ pub(super) struct Chat {
     calls: CallDrafts,
     /// The one call of the old form, which some servers still use, or send beside the new one.
     legacy: CallDrafts,
+    preview: CallPreview,
+    legacy_preview: CallPreview,
     fields: Fields,
     tokens: Tokens,
     ending: AnswerEnd,
@@ -96,6 +99,8 @@ impl Chat {
             refusal: String::new(),
             calls: CallDrafts::new(known),
             legacy: CallDrafts::default(),
+            preview: CallPreview::default(),
+            legacy_preview: CallPreview::default(),
             fields: Fields::default(),
             tokens: Tokens::default(),
             ending: AnswerEnd::default(),
@@ -108,7 +113,7 @@ impl Chat {
     }
 
     /// Takes the choices of an event. No more than one is asked for; more of them are ignored.
-    fn choices(&mut self, choices: &[Json], whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn choices(&mut self, choices: &[Json], whole: bool, show: &mut Show<'_>) -> Result<(), Fault> {
         for (place, choice) in choices.iter().enumerate() {
             let index = whole_number(&choice["index"]);
             let first = *self.choice.get_or_insert(index.unwrap_or_default());
@@ -152,7 +157,7 @@ impl Chat {
         Ok(())
     }
 
-    fn choice(&mut self, choice: &Json, whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn choice(&mut self, choice: &Json, whole: bool, show: &mut Show<'_>) -> Result<(), Fault> {
         if let Some(fault) = choice.get("error").and_then(|_| error_in(choice, None, true)) {
             return Err(fault);
         }
@@ -177,7 +182,7 @@ impl Chat {
                 self.say(text, show);
             }
             if ["tool_calls", "function_call"].iter().all(|key| is_without_calls(&message[*key])) {
-                self.all_calls(choice, whole)?;
+                self.all_calls(choice, whole, show)?;
             }
         }
         self.ending.update(said);
@@ -207,21 +212,21 @@ impl Chat {
     }
 
     /// Takes what a repetition adds.
-    fn repeated(&mut self, message: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn repeated(&mut self, message: &Json, show: &mut Show<'_>) -> Result<(), Fault> {
         let text = text_of(&message["content"]);
         if text.trim() != self.text.trim() {
             let rest = text.strip_prefix(&self.text).unwrap_or(&text).to_owned();
             self.say(&rest, show);
         }
         match self.calls.is_empty() {
-            true => self.all_calls(message, false),
+            true => self.all_calls(message, false, show),
             false => Ok(()),
         }
     }
 
-    fn message(&mut self, message: &Json, whole: bool, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn message(&mut self, message: &Json, whole: bool, show: &mut Show<'_>) -> Result<(), Fault> {
         self.note_unknown(message, &MESSAGE_KEYS, "message");
-        self.fields.take(message);
+        self.fields.take(message, show);
         match &message["content"] {
             Json::Array(parts) => parts_of(parts).for_each(|part| self.part(part, show)),
             // An answer to a schema, which some servers unpack.
@@ -235,38 +240,43 @@ impl Chat {
         if let Json::String(words) = &message["refusal"] {
             self.refusal.push_str(words);
         }
-        self.all_calls(message, whole)
+        self.all_calls(message, whole, show)
     }
 
-    fn all_calls(&mut self, message: &Json, whole: bool) -> Result<(), Fault> {
+    fn all_calls(&mut self, message: &Json, whole: bool, show: &mut Show<'_>) -> Result<(), Fault> {
         let event = self.events;
         match &message["tool_calls"] {
             Json::Array(calls) => {
                 for call in calls {
-                    self.call(call, event, whole)?;
+                    self.call(call, event, whole, show)?;
                 }
             }
-            call @ Json::Object(_) => self.call(call, event, whole)?,
+            call @ Json::Object(_) => self.call(call, event, whole, show)?,
             // The list as a text.
             Json::String(text) => match parse(text.as_bytes()) {
                 Ok(Json::Array(calls)) => {
                     for call in &calls {
-                        self.call(call, event, whole)?;
+                        self.call(call, event, whole, show)?;
                     }
                 }
-                Ok(call) => self.call(&call, event, whole)?,
+                Ok(call) => self.call(&call, event, whole, show)?,
                 Err(_) => {}
             },
             _ => {}
         }
         if message["function_call"].is_object() {
             let piece = piece(&message["function_call"], Some(0), event, whole);
-            self.legacy.push(piece)?;
+            let at = self.legacy.push(piece)?;
+            if let (true, Some((at, (tool, arguments)))) =
+                (self.calls.is_empty(), at.and_then(|at| Some((at, self.legacy.so_far(at)?))))
+            {
+                self.legacy_preview.update(at, tool, &arguments, show);
+            }
         }
         Ok(())
     }
 
-    fn call(&mut self, call: &Json, event: u64, whole: bool) -> Result<(), Fault> {
+    fn call(&mut self, call: &Json, event: u64, whole: bool, show: &mut Show<'_>) -> Result<(), Fault> {
         if !call.is_object() {
             return Ok(());
         }
@@ -291,23 +301,27 @@ impl Chat {
         if !signed.is_empty() {
             piece.extra.insert("function".to_owned(), signed.into());
         }
-        self.calls.push(piece)
+        let at = self.calls.push(piece)?;
+        if let Some((at, (tool, arguments))) = at.and_then(|at| Some((at, self.calls.so_far(at)?))) {
+            self.preview.update(at, tool, &arguments, show);
+        }
+        Ok(())
     }
 
-    fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) {
+    fn part(&mut self, part: &Json, show: &mut Show<'_>) {
         match (part["type"].as_str(), text_in(part)) {
             (None | Some("text" | "output_text"), Some(text)) => self.say(&text, show),
             (Some("refusal"), _) => self.refusal.push_str(part["refusal"].as_str().unwrap_or_default()),
-            (Some("thinking" | "reasoning" | "reference"), _) => self.fields.part(part),
+            (Some("thinking" | "reasoning" | "reference"), _) => self.fields.part(part, show),
             _ if part.is_null() => {}
             (kind, _) => self.ignored.note(kind.unwrap_or("part")),
         }
     }
 
-    fn say(&mut self, text: &str, show: &mut dyn FnMut(&str)) {
+    fn say(&mut self, text: &str, show: &mut Show<'_>) {
         self.text.push_str(text);
         self.fields.said(text);
-        show(text);
+        show(AnswerPiece::Text(text));
     }
 
     fn note_unknown(&mut self, object: &Json, known: &[&str], of: &str) {
@@ -359,7 +373,7 @@ fn piece(function: &Json, index: Option<i64>, event: u64, whole: bool) -> Piece 
 }
 
 impl Protocol for Chat {
-    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'_>, show: &mut Show<'_>) -> Result<(), Fault> {
         self.events += 1;
         let document = unwrapped(event.data, "choices");
         let has_choices = matches!(&document["choices"], Json::Array(choices) if !choices.is_empty());

@@ -1,5 +1,7 @@
 //! Fields of a chat completion beside text and calls that its provider wants back: thoughts and their signatures.
 
+use super::super::answer::Show;
+use opcell_engine::ports::AnswerPiece;
 use serde_json::{Map, Value as Json, json};
 
 /// Fields of a message that are collected: texts in pieces.
@@ -26,8 +28,9 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Takes the fields of a message, or of a part of it.
-    pub(super) fn take(&mut self, message: &Json) {
+    /// Takes the fields of a message, or of a part of it, and shows the reasoning in them.
+    pub(super) fn take(&mut self, message: &Json, show: &mut Show<'_>) {
+        show_reasoning(message, show);
         for key in TEXTS {
             match &message[key] {
                 Json::String(text) => append(&mut self.texts, key, text),
@@ -59,7 +62,11 @@ impl Fields {
     }
 
     /// A part of the content that is a thought.
-    pub(super) fn part(&mut self, part: &Json) {
+    pub(super) fn part(&mut self, part: &Json, show: &mut Show<'_>) {
+        match &part["thinking"] {
+            Json::Array(thoughts) => thoughts.iter().for_each(|thought| show_texts(thought, show)),
+            _ => show_texts(part, show),
+        }
         self.has_thoughts = true;
         if let (Some(Json::Object(last)), Json::Object(more)) = (self.parts.last_mut(), part)
             && last.get("type") == more.get("type")
@@ -109,6 +116,25 @@ impl Fields {
         }
         (!kept.is_empty()).then(|| kept.into())
     }
+}
+
+/// Shows the reasoning of a message once: many servers send it under several names.
+fn show_reasoning(message: &Json, show: &mut Show<'_>) {
+    for key in TEXTS {
+        match &message[key] {
+            Json::String(text) if !text.is_empty() => return show(AnswerPiece::Reasoning(text)),
+            Json::Array(parts) if !parts.is_empty() => return parts.iter().for_each(|part| show_texts(part, show)),
+            _ => {}
+        }
+    }
+    let blocks = LISTS.iter().find_map(|key| message[*key].as_array().filter(|blocks| !blocks.is_empty()));
+    blocks.into_iter().flatten().for_each(|block| show_texts(block, show));
+}
+
+/// Shows the readable texts of a block.
+fn show_texts(block: &Json, show: &mut Show<'_>) {
+    let texts = ["text", "thinking", "summary"].iter().filter_map(|key| block[*key].as_str());
+    texts.for_each(|text| show(AnswerPiece::Reasoning(text)));
 }
 
 fn append(entries: &mut Map<String, Json>, key: &str, more: &str) {

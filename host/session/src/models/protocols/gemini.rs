@@ -1,11 +1,12 @@
 //! Answers of Google's `generateContent`.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Ignored, Protocol, Tokens, arguments, count, either,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Ignored, Protocol, Show, Tokens, arguments, count, either,
     error_in, parts_of, text_in, unwrapped,
 };
 use super::super::config::Api;
 use super::super::logprobs;
+use opcell_engine::ports::AnswerPiece;
 use opcell_types::Value;
 use serde_json::{Value as Json, json};
 
@@ -15,6 +16,7 @@ pub(super) struct Gemini {
     candidate: Option<Option<i64>>,
     text: String,
     calls: Vec<Call>,
+    preview: CallPreview,
     /// The parts as they came, texts of one kind put together; calls without what the message has.
     parts: Vec<Json>,
     has_more: bool,
@@ -31,7 +33,7 @@ impl Gemini {
         Self { wants_logprobs, ..Self::default() }
     }
 
-    fn candidate(&mut self, candidate: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn candidate(&mut self, candidate: &Json, show: &mut Show<'_>) -> Result<(), Fault> {
         let index = candidate["index"].as_i64().filter(|index| *index != 0);
         if *self.candidate.get_or_insert(index) != index {
             self.ignored.note("candidate");
@@ -57,7 +59,7 @@ impl Gemini {
         Ok(())
     }
 
-    fn part(&mut self, part: &Json, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn part(&mut self, part: &Json, show: &mut Show<'_>) -> Result<(), Fault> {
         let called = if part["functionCall"].is_object() { &part["functionCall"] } else { &part["function_call"] };
         let mut places = [part, called].into_iter();
         let signature =
@@ -80,14 +82,18 @@ impl Gemini {
             }
             let id = if call.id.is_empty() { json!({}) } else { json!({"id": call.id}) };
             self.parts.push(signed(json!({"functionCall": id}), signature));
+            self.preview.update(self.calls.len(), &call.name, &call.arguments.to_json(), show);
+            self.preview.end(self.calls.len(), show);
             self.calls.push(call);
             return Ok(());
         }
         let is_thought = part["thought"].as_bool().unwrap_or_else(|| part["thought"] == "true");
         if let Some(text) = text_in(part).filter(|_| part.is_string() || !part["text"].is_null()) {
-            if !is_thought {
+            if is_thought {
+                show(AnswerPiece::Reasoning(&text));
+            } else {
                 self.text.push_str(&text);
-                show(&text);
+                show(AnswerPiece::Text(&text));
                 // The message alone has its text before its calls.
                 self.has_more |= !self.calls.is_empty() && !text.trim().is_empty();
             }
@@ -162,7 +168,7 @@ fn signed(mut part: Json, signature: Option<&str>) -> Json {
 }
 
 impl Protocol for Gemini {
-    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'_>, show: &mut Show<'_>) -> Result<(), Fault> {
         // Vertex and Code Assist wrap it, also events that have no candidates.
         let document = match &event.data["response"] {
             wrapped @ Json::Object(_) => wrapped.clone(),

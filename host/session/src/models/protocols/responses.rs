@@ -1,11 +1,12 @@
 //! Answers of OpenAI's responses.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, Close, Event, Fault, Finish, Given, Ignored, Protocol, Tokens, arguments,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens, arguments,
     arguments_of_text, count, error_in, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;
+use opcell_engine::ports::AnswerPiece;
 use opcell_types::Value;
 use serde_json::{Map, Value as Json, json};
 use std::collections::{HashMap, VecDeque};
@@ -113,6 +114,7 @@ impl Item {
 pub(super) struct Responses {
     items: Vec<Item>,
     last_text: Option<usize>,
+    preview: CallPreview,
     tokens: Tokens,
     ending: AnswerEnd,
     is_over: bool,
@@ -249,18 +251,31 @@ impl Responses {
         }
     }
 
-    fn say(&mut self, at: usize, text: &str, show: &mut dyn FnMut(&str)) {
+    fn say(&mut self, at: usize, text: &str, show: &mut Show<'_>) {
         if text.is_empty() {
             return;
         }
         if self.last_text.is_some_and(|last| last != at) {
-            show("\n");
+            show(AnswerPiece::Text("\n"));
         }
         self.last_text = Some(at);
         if let Some(item) = self.items.get_mut(at) {
             item.text.push_str(text);
         }
-        show(text);
+        show(AnswerPiece::Text(text));
+    }
+
+    /// Shows what is new about a call.
+    fn show_call(&mut self, at: usize, show: &mut Show<'_>) {
+        let Some(item) = self.items.get(at).filter(|item| item.kind() == "function_call") else { return };
+        let arguments = match item.text_of("arguments") {
+            "" => &item.arguments,
+            whole => whole,
+        };
+        self.preview.update(at, item.text_of("name"), arguments, show);
+        if item.has_ended {
+            self.preview.end(at, show);
+        }
     }
 
     /// Takes the whole response, as the last event and an answer without a stream have it.
@@ -364,7 +379,7 @@ fn queues(items: &[Item], free: &[bool], key: impl Fn(&Item) -> Option<String>) 
 }
 
 impl Protocol for Responses {
-    fn event(&mut self, event: Event<'_>, show: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'_>, show: &mut Show<'_>) -> Result<(), Fault> {
         let document = match event.name {
             // Its data has the response in a member of its own.
             Some(_) => event.data,
@@ -383,6 +398,7 @@ impl Protocol for Responses {
                 if let Some(item) = self.items.get_mut(at).filter(|_| kind.ends_with(".done")) {
                     item.has_ended = true;
                 }
+                self.show_call(at, show);
             }
             "response.output_text.delta" => {
                 self.has_begun = true;
@@ -400,6 +416,7 @@ impl Protocol for Responses {
                 if let Some(item) = self.items.get_mut(at) {
                     item.arguments.push_str(text("delta"));
                 }
+                self.show_call(at, show);
             }
             "response.function_call_arguments.done" => {
                 let at = self.of_event(&document);
@@ -410,6 +427,7 @@ impl Protocol for Responses {
                         item.item.insert("name".to_owned(), name.as_str().into());
                     }
                 }
+                self.show_call(at, show);
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 self.is_over = true;
@@ -423,6 +441,12 @@ impl Protocol for Responses {
                 let response = &document["response"];
                 let fault = error_in(response, None, true);
                 return Err(fault.unwrap_or_else(|| Fault::unavailable(format!("the response is `{kind}`"))));
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" | "response.reasoning.delta" => {
+                show(AnswerPiece::Reasoning(text("delta")));
+            }
+            "response.reasoning_summary_part.added" if document["summary_index"].as_u64().unwrap_or(0) > 0 => {
+                show(AnswerPiece::Reasoning("\n\n"));
             }
             known if PASSING.contains(&known) || known.starts_with("response.reasoning") => {}
             "response.output_text.done" | "response.refusal.done" => {
