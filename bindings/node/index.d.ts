@@ -276,8 +276,11 @@ export interface HostOptions {
 export interface StartOptions {
   /** Releases the run when it is suspended. */
   detach?: boolean;
-  /** Asks models to answer in pieces: the run's events have each as a `Text`. */
-  text?: boolean;
+  /**
+   * Asks models to answer in pieces: the run's events have each as a `Text` or a `CallPiece`; with `"all"` those of
+   * reasoning as well, as `Reasoning`.
+   */
+  text?: boolean | "all";
   id?: string;
   user?: string;
   tenant?: string;
@@ -332,7 +335,7 @@ export declare class Host {
     options?: StartOptions & { signal?: AbortSignal },
   ): Promise<Outcome>;
   /** Drives a run of the journal that has no driver. */
-  resume(run: string, options?: { detach?: boolean; text?: boolean }): Promise<Run>;
+  resume(run: string, options?: { detach?: boolean; text?: boolean | "all" }): Promise<Run>;
   /** Drives every run of the journal that the last process left: by ID the run, or why it stays as it is. */
   resumeAll(options?: { detach?: boolean }): Promise<Map<string, Run | OpcellError>>;
   /** A run of the journal, whichever process drives it: to answer it, to read it, to stop it. */
@@ -400,7 +403,7 @@ export declare class Question {
 export declare class Outcome {
   readonly run: string;
   readonly workflow: string;
-  /** `completed`, `failed`, `cancelled`, `suspended`, `released`, or the state of a run in flight. */
+  /** `completed`, `failed`, `blocked`, `cancelled`, `suspended`, `released`, or the state of a run in flight. */
   readonly status: string;
   /** The result, once it has ended. */
   readonly result: any;
@@ -449,6 +452,39 @@ export declare class Text {
   readonly text: string;
 }
 
+/** A piece of a model's reasoning, as it comes. The journal has none of it. */
+export declare class Reasoning {
+  readonly type: "reasoning";
+  /** The round that it belongs to. */
+  readonly effect: number;
+  readonly text: string;
+}
+
+/** A piece of a model's call of a tool, as it comes: its beginning, the next part of its arguments, or its end. */
+export declare class CallPiece {
+  readonly type: "call";
+  /** The round that it belongs to. */
+  readonly effect: number;
+  /** The call's number in the answer, from 0. */
+  readonly number: number;
+  /** The tool, when the call begins; one that begins again replaces what came of it. */
+  readonly tool?: string;
+  /** The next part of the arguments, which are JSON. */
+  readonly arguments?: string;
+  /** `true` once the arguments are complete. */
+  readonly isComplete: boolean;
+}
+
+/** A model is asked again: the pieces of this round until now do not count. */
+export declare class Restarted {
+  readonly type: "restarted";
+  /** The round. */
+  readonly effect: number;
+}
+
+/** Something that a reader of a run is told. */
+export type Update = Event | Suspended | Text | Reasoning | CallPiece | Restarted;
+
 /** The parts of an answer with yes. */
 export interface Approval {
   /** The person who decides, for the record. */
@@ -476,8 +512,8 @@ export declare class Run {
   /** Reads every event until now, as the journal keeps them. */
   history(): Promise<Event[]>;
   /** Follows the run from its first event until this host no longer drives it. */
-  events(options?: { signal?: AbortSignal }): AsyncGenerator<Event | Suspended | Text, void, void>;
-  [Symbol.asyncIterator](): AsyncGenerator<Event | Suspended | Text, void, void>;
+  events(options?: { signal?: AbortSignal }): AsyncGenerator<Update, void, void>;
+  [Symbol.asyncIterator](): AsyncGenerator<Update, void, void>;
   /**
    * Answers an open question with yes: by its ID, or an approval by its name. Returns the step that takes it now. What
    * the question does not take is an error, and nothing is answered.

@@ -3,6 +3,7 @@
 const {
   Busy,
   CallError,
+  CallPiece,
   CallTimeout,
   Cancelled,
   Closing,
@@ -30,7 +31,7 @@ const { Host, Reply, projectRequests } = require("./lib/host");
 const { version } = require("./lib/native");
 const { Grant, Plugin } = require("./lib/plugins");
 const { Receipt } = require("./lib/receipts");
-const { Event, Outcome, Question, Run, Suspended, Text, Workflow } = require("./lib/runs");
+const { CallPiece, Event, Outcome, Question, Reasoning, Restarted, Run, Suspended, Text, Workflow } = require("./lib/runs");
 const { Tool, tool } = require("./lib/tools");
 
 // Names alone: an importer that is an ECMAScript module finds them by reading the source.
@@ -59,9 +60,11 @@ module.exports = {
   Plugin,
   PluginFailure,
   Question,
+  Reasoning,
   Receipt,
   RejectedError,
   Reply,
+  Restarted,
   Run,
   RunError,
   Suspended,

@@ -136,6 +136,13 @@ function settingsOf(options) {
   };
 }
 
+/** The pieces of answers that are asked for, as a number. */
+function pieces(text) {
+  if (typeof text === "boolean") return Number(text);
+  if (text === "all") return 2;
+  throw new TypeError(`text: expected true, false or "all", but found ${String(text)}`);
+}
+
 /** Plugins with their grants, workflows, functions of this program, and the engine that runs them. */
 class Host {
   #settings;
@@ -252,7 +259,7 @@ class Host {
   async start(workflow, input, { detach = false, text = false, id, user, tenant } = {}) {
     const native = await this.#built();
     const opened = await this.workflow(workflow);
-    const options = { detach, text, id, user, tenant };
+    const options = { detach, text: pieces(text), id, user, tenant };
     return new Run(await operation((number) => native.start(number, opened._native, input ?? null, options)), this);
   }
 
@@ -265,7 +272,7 @@ class Host {
   /** Drives a run of the journal that has no driver. */
   async resume(run, { detach = true, text = false } = {}) {
     const native = await this.#built();
-    return new Run(await operation((number) => native.resume(number, run, detach, text)), this);
+    return new Run(await operation((number) => native.resume(number, run, detach, pieces(text))), this);
   }
 
   /** Drives every run of the journal that the last process left: by ID the run, or why it stays as it is. */

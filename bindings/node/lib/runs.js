@@ -109,6 +109,35 @@ class Text {
   }
 }
 
+/** A piece of a model's reasoning, as it comes. */
+class Reasoning {
+  constructor({ effect, reasoning }) {
+    this.type = "reasoning";
+    this.effect = effect;
+    this.text = reasoning;
+  }
+}
+
+/** A piece of a model's call of a tool, as it comes. */
+class CallPiece {
+  constructor({ effect, call }) {
+    this.type = "call";
+    this.effect = effect;
+    this.number = call.number;
+    this.tool = call.tool;
+    this.arguments = call.arguments;
+    this.isComplete = call.ended === true;
+  }
+}
+
+/** A model is asked again. */
+class Restarted {
+  constructor({ effect }) {
+    this.type = "restarted";
+    this.effect = effect;
+  }
+}
+
 /** A run: one that this host drives, or one of its journal. */
 class Run {
   #native;
@@ -153,6 +182,9 @@ class Run {
       if (update.event !== undefined) yield new Event(update.event);
       else if (update.questions !== undefined) yield new Suspended(update.questions);
       else if (update.text !== undefined) yield new Text(update);
+      else if (update.reasoning !== undefined) yield new Reasoning(update);
+      else if (update.call !== undefined) yield new CallPiece(update);
+      else if (update.restarted !== undefined) yield new Restarted(update);
     }
   }
 
@@ -188,4 +220,4 @@ class Run {
   }
 }
 
-module.exports = { Event, Outcome, Question, Run, Suspended, Text, Workflow };
+module.exports = { CallPiece, Event, Outcome, Question, Reasoning, Restarted, Run, Suspended, Text, Workflow };

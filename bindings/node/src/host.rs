@@ -57,8 +57,8 @@ pub struct CallOptions {
 pub struct StartOptions {
     /// `true` to release the run when it is suspended.
     pub detach: bool,
-    /// `true` to have the text of models among the updates.
-    pub text: bool,
+    /// The pieces of answers among the updates: 0 for none, 1 for text and tool calls, 2 for reasoning as well.
+    pub text: u8,
     /// The run's ID.
     pub id: Option<String>,
     /// The user on whose behalf it is.
@@ -110,9 +110,10 @@ fn milliseconds(what: &str, time: f64) -> napi::Result<Duration> {
     Duration::try_from_secs_f64(time / 1_000.0).map_err(wrong)
 }
 
-/// The feed for the text of a run's models, if it is asked for: with one, providers send their answers in pieces.
-fn feed(is_asked_for: bool) -> Option<Arc<TextFeed>> {
-    is_asked_for.then(Arc::default)
+/// The feed for the answers of a run's models, if it is asked for: with one, providers send them in pieces. 0: none;
+/// 1: text and tool calls; 2: reasoning as well.
+fn feed(pieces: u8) -> Option<Arc<TextFeed>> {
+    (pieces > 0).then(|| Arc::new(TextFeed::new(pieces > 1)))
 }
 
 fn sink(feed: Option<&Arc<TextFeed>>) -> Option<Arc<dyn RunText>> {
@@ -273,7 +274,7 @@ impl NativeHost {
 
     /// Drives a run of the journal that has no driver; the result is a `NativeRun`.
     #[napi]
-    pub fn resume(&self, number: f64, id: String, detach: bool, text: bool) {
+    pub fn resume(&self, number: f64, id: String, detach: bool, text: u8) {
         let (host, connection, text) = (self.host.host(), self.connection.clone(), feed(text));
         self.connection.begin(number, async move {
             let options = ResumeOptions { detach, sink: sink(text.as_ref()), ..ResumeOptions::default() };

@@ -39,13 +39,25 @@ from ._native import __version__
 from ._notebook import demo
 from ._plugins import Grant, Plugin, Tenant
 from ._receipts import Receipt
-from ._runs import Event, Outcome, Question, Run, Suspended, Text, Workflow
+from ._runs import (
+    CallPiece,
+    Event,
+    Outcome,
+    Question,
+    Reasoning,
+    Restarted,
+    Run,
+    Suspended,
+    Text,
+    Workflow,
+)
 from ._tools import Tool, ToolContext, tool
 
 __all__ = [
     "Answer",
     "Busy",
     "CallError",
+    "CallPiece",
     "CallTimeout",
     "Cancelled",
     "Closing",
@@ -70,10 +82,12 @@ __all__ = [
     "Plugin",
     "PluginFailure",
     "Question",
+    "Reasoning",
     "Receipt",
     "RejectedError",
     "Reply",
     "Requests",
+    "Restarted",
     "Round",
     "Run",
     "RunError",

@@ -102,6 +102,14 @@ def project_requests(project: Path) -> Requests:
     return Requests(**_native.requests(project))
 
 
+def _pieces(text: Union[bool, str]) -> int:
+    if text == "all":
+        return 2
+    if isinstance(text, bool):
+        return int(text)
+    raise ValueError(f'text: expected True, False or "all", but found {text!r}')
+
+
 class Host:
     """Plugins with their grants, workflows, tools of this program, and the engine that runs them.
 
@@ -297,16 +305,17 @@ class Host:
         input: Any = None,
         *,
         detach: bool = False,
-        text: bool = False,
+        text: Union[bool, str] = False,
         id: Optional[str] = None,
         user: Optional[str] = None,
         tenant: Optional[str] = None,
     ) -> Run:
         """Starts a run, which continues in the background; ``detach`` releases it when it is suspended.
 
-        With ``text`` models are asked to answer in pieces, and the run's events have each as a :class:`Text`.
+        With ``text`` models are asked to answer in pieces, and the run's events have each as a :class:`Text` or a
+        :class:`CallPiece`; with ``text="all"`` those of their reasoning as well, as :class:`Reasoning`.
         """
-        return Run(self._starting(workflow, input, detach, text, id, user, tenant).wait())
+        return Run(self._starting(workflow, input, detach, _pieces(text), id, user, tenant).wait())
 
     async def astart(
         self,
@@ -314,14 +323,14 @@ class Host:
         input: Any = None,
         *,
         detach: bool = False,
-        text: bool = False,
+        text: Union[bool, str] = False,
         id: Optional[str] = None,
         user: Optional[str] = None,
         tenant: Optional[str] = None,
     ) -> Run:
         """As :meth:`start`."""
         await self._anative()
-        return Run(await awaited(self._starting(workflow, input, detach, text, id, user, tenant)))
+        return Run(await awaited(self._starting(workflow, input, detach, _pieces(text), id, user, tenant)))
 
     def run(self, workflow: Union[str, Path, Workflow], input: Any = None, **options: Any) -> Outcome:
         """Runs a workflow until it has ended or waits for answers; options are those of :meth:`start`."""
@@ -332,13 +341,13 @@ class Host:
         run = await self.astart(workflow, input, **{"detach": True, **options})
         return await run.aoutcome()
 
-    def resume(self, run: str, *, detach: bool = True, text: bool = False) -> Run:
+    def resume(self, run: str, *, detach: bool = True, text: Union[bool, str] = False) -> Run:
         """Drives a run of the journal that has no driver; ``text`` as in :meth:`start`."""
-        return Run(self._native().resume(run, detach, text).wait())
+        return Run(self._native().resume(run, detach, _pieces(text)).wait())
 
-    async def aresume(self, run: str, *, detach: bool = True, text: bool = False) -> Run:
+    async def aresume(self, run: str, *, detach: bool = True, text: Union[bool, str] = False) -> Run:
         """As :meth:`resume`."""
-        return Run(await awaited((await self._anative()).resume(run, detach, text)))
+        return Run(await awaited((await self._anative()).resume(run, detach, _pieces(text))))
 
     def resume_all(self, *, detach: bool = True) -> "dict[str, Union[Run, Exception]]":
         """Drives every run of the journal that the last process left: by ID the run, or why it stays as it is."""

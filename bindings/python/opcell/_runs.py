@@ -109,7 +109,7 @@ class Outcome:
     workflow: str
     """The workflow's name."""
     status: str
-    """``completed``, ``failed``, ``cancelled``, ``suspended``, ``released``, or of a run in flight its state."""
+    """``completed``, ``failed``, ``blocked``, ``cancelled``, ``suspended``, ``released``, or of a run in flight its state."""
     result: Any
     """The result, once it has ended."""
     reason: Optional[str]
@@ -209,7 +209,40 @@ class Text:
     text: str
 
 
-Update = Union[Event, Suspended, Text]
+@dataclass(frozen=True)
+class Reasoning:
+    """A piece of a model's reasoning, as it comes. The journal has none of it."""
+
+    effect: int
+    """The round that it belongs to."""
+    text: str
+
+
+@dataclass(frozen=True)
+class CallPiece:
+    """A piece of a model's call of a tool, as it comes; one of ``tool``, ``arguments`` and ``is_complete``."""
+
+    effect: int
+    """The round that it belongs to."""
+    number: int
+    """The call's number in the answer, from 0."""
+    tool: Optional[str]
+    """The tool, when the call begins; one that begins again replaces what came of it."""
+    arguments: Optional[str]
+    """The next part of the arguments, which are JSON."""
+    is_complete: bool
+    """``True`` once the arguments are complete."""
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A model is asked again: the pieces of this round until now do not count."""
+
+    effect: int
+    """The round."""
+
+
+Update = Union[Event, Suspended, Text, Reasoning, CallPiece, Restarted]
 
 
 def _update(data: Mapping[str, Any]) -> Optional[Update]:
@@ -219,6 +252,15 @@ def _update(data: Mapping[str, Any]) -> Optional[Update]:
         return Suspended(_questions(data["questions"]))
     if "text" in data:
         return Text(data["effect"], data["text"])
+    if "reasoning" in data:
+        return Reasoning(data["effect"], data["reasoning"])
+    if "call" in data:
+        call = data["call"]
+        return CallPiece(
+            data["effect"], call["number"], call.get("tool"), call.get("arguments"), bool(call.get("ended"))
+        )
+    if "restarted" in data:
+        return Restarted(data["effect"])
     return None
 
 

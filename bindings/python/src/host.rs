@@ -100,9 +100,10 @@ pub(crate) fn open_host(
     }))
 }
 
-/// The feed for the text of a run's models, if it is asked for: with one, providers send their answers in pieces.
-fn feed(is_asked_for: bool) -> Option<Arc<TextFeed>> {
-    is_asked_for.then(Arc::default)
+/// The feed for the answers of a run's models, if it is asked for: with one, providers send them in pieces. 0: none;
+/// 1: text and tool calls; 2: reasoning as well.
+fn feed(pieces: u8) -> Option<Arc<TextFeed>> {
+    (pieces > 0).then(|| Arc::new(TextFeed::new(pieces > 1)))
 }
 
 fn sink(feed: Option<&Arc<TextFeed>>) -> Option<Arc<dyn RunText>> {
@@ -201,14 +202,14 @@ impl NativeHost {
     }
 
     /// Starts a run; the result is a `NativeRun`.
-    #[pyo3(signature = (workflow, input, detach, text=false, id=None, user=None, tenant=None))]
+    #[pyo3(signature = (workflow, input, detach, text=0, id=None, user=None, tenant=None))]
     #[allow(clippy::too_many_arguments, reason = "Python passes its options")]
     fn start(
         &self,
         workflow: &NativeWorkflow,
         input: &Bound<'_, PyAny>,
         detach: bool,
-        text: bool,
+        text: u8,
         id: Option<&str>,
         user: Option<&str>,
         tenant: Option<&str>,
@@ -235,8 +236,8 @@ impl NativeHost {
     }
 
     /// Drives a run of the journal that has no driver; the result is a `NativeRun`.
-    #[pyo3(signature = (id, detach, text=false))]
-    fn resume(&self, id: String, detach: bool, text: bool) -> Pending {
+    #[pyo3(signature = (id, detach, text=0))]
+    fn resume(&self, id: String, detach: bool, text: u8) -> Pending {
         let (host, text) = (Host::clone(&self.host), feed(text));
         Pending::new(async move {
             let options = ResumeOptions { detach, sink: sink(text.as_ref()), ..ResumeOptions::default() };

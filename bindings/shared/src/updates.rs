@@ -1,42 +1,52 @@
-//! The updates of a run, and between them the text of its models as it comes.
+//! The updates of a run, and between them the answers of its models as they come.
 
 use crate::data;
 use futures_util::{Stream, StreamExt as _};
-use opcell::{EffectId, RunText, RunUpdate, Value};
+use opcell::{AnswerPiece, EffectId, RunText, RunUpdate, Value};
 use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::broadcast;
 
-/// Pieces of text that wait for a reader. A reader that is further behind misses the oldest ones: the answer has them.
+/// Pieces of answers that wait for a reader. A reader that is further behind misses the oldest ones: the answer has them.
 const MAX_PIECES: usize = 4_096;
 
-type Piece = (EffectId, Arc<str>);
+type Piece = Value;
 
-/// The text of a run's models.
+/// The answers of a run's models.
 #[derive(Debug)]
 pub struct TextFeed {
     pieces: broadcast::Sender<Piece>,
+    reasoning: bool,
     /// For the first reader: what has come since the run was started.
     first: Mutex<Option<broadcast::Receiver<Piece>>>,
 }
 
-impl Default for TextFeed {
-    fn default() -> Self {
-        let (pieces, first) = broadcast::channel(MAX_PIECES);
-        Self { pieces, first: Mutex::new(Some(first)) }
-    }
-}
-
 impl RunText for TextFeed {
     fn text(&self, effect: EffectId, piece: &str) {
-        // No one reads it: the answer has it.
-        let _ = self.pieces.send((effect, piece.into()));
+        self.piece(effect, AnswerPiece::Text(piece));
+    }
+
+    fn piece(&self, effect: EffectId, piece: AnswerPiece<'_>) {
+        match piece {
+            AnswerPiece::Reasoning(_) if !self.reasoning => {}
+            // The event that follows says so.
+            AnswerPiece::Ended => {}
+            // No one reads it: the answer has it.
+            piece => drop(self.pieces.send(piece.to_value(effect))),
+        }
     }
 }
 
 impl TextFeed {
+    /// A feed of text and tool calls; of reasoning as well, if it is asked for.
+    #[must_use]
+    pub fn new(reasoning: bool) -> Self {
+        let (pieces, first) = broadcast::channel(MAX_PIECES);
+        Self { pieces, reasoning, first: Mutex::new(Some(first)) }
+    }
+
     fn reader(&self) -> broadcast::Receiver<Piece> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         first.unwrap_or_else(|| self.pieces.subscribe())
@@ -55,8 +65,8 @@ impl Updates {
         Self { updates: Box::pin(updates), pieces: text.map(TextFeed::reader) }
     }
 
-    /// Waits for the next update: an object with `event`, with `questions`, or with `text` and `effect`; `null` at the
-    /// end. Nothing is lost if the waiting is cancelled.
+    /// Waits for the next update: an object with `event`, with `questions`, or with `effect` and `text`, `reasoning`,
+    /// `call` or `restarted`; `null` at the end. Nothing is lost if the waiting is cancelled.
     pub async fn next(&mut self) -> Value {
         loop {
             let Some(pieces) = self.pieces.as_mut() else {
@@ -66,7 +76,7 @@ impl Updates {
                 // What a model said comes before the event that it has answered.
                 biased;
                 piece = pieces.recv() => match piece {
-                    Ok(piece) => return text(&piece),
+                    Ok(piece) => return piece,
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
                     Err(broadcast::error::RecvError::Closed) => self.pieces = None,
                 },
@@ -74,17 +84,13 @@ impl Updates {
                     Some(update) => return data::update(&update),
                     // The rest of the text has come while the last update did.
                     None => match pieces.try_recv() {
-                        Ok(piece) => return text(&piece),
+                        Ok(piece) => return piece,
                         Err(_) => return Value::Null,
                     },
                 },
             }
         }
     }
-}
-
-fn text((effect, piece): &Piece) -> Value {
-    Value::object([("text", Value::from(&**piece)), ("effect", Value::from(effect.0))])
 }
 
 #[cfg(test)]
@@ -103,13 +109,23 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_reader_has_the_text_from_the_start_and_a_slow_one_the_newest() {
-        let feed = TextFeed::default();
+        let feed = TextFeed::new(false);
+        feed.piece(EffectId(3), AnswerPiece::Reasoning("not asked for"));
         feed.text(EffectId(3), "one");
         let suspended = || stream::iter([RunUpdate::Suspended(Vec::new())]);
         let mut first = Updates::new(suspended(), Some(&feed));
         let piece = first.next().await;
         assert_eq!(piece.get("text").and_then(Value::as_str), Some("one"));
         assert_eq!((kinds(&first.next().await), kinds(&first.next().await)), ("questions", "end"));
+
+        let curious = TextFeed::new(true);
+        let mut told = Updates::new(suspended(), Some(&curious));
+        curious.piece(EffectId(3), AnswerPiece::Reasoning("hm"));
+        curious.piece(EffectId(3), AnswerPiece::CallBegan { call: 0, tool: "read" });
+        curious.piece(EffectId(3), AnswerPiece::Ended);
+        assert_eq!(told.next().await.to_json(), r#"{"reasoning":"hm","effect":3}"#);
+        assert_eq!(told.next().await.to_json(), r#"{"call":{"number":0,"tool":"read"},"effect":3}"#);
+        assert_eq!((kinds(&told.next().await), kinds(&told.next().await)), ("questions", "end"));
 
         let mut slow = Updates::new(stream::pending(), Some(&feed));
         for n in 0..=MAX_PIECES {

@@ -20,6 +20,9 @@ pub enum Status {
     Completed,
     /// It ended without reaching it.
     Failed,
+    /// A psi workflow ended because a model gave no structured output. It stays ended; a fork continues before the
+    /// step.
+    Blocked,
     /// It was cancelled.
     Cancelled,
 }
@@ -34,6 +37,7 @@ impl Status {
             Self::Suspended => "suspended",
             Self::Completed => "completed",
             Self::Failed => "failed",
+            Self::Blocked => "blocked",
             Self::Cancelled => "cancelled",
         }
     }
@@ -41,7 +45,7 @@ impl Status {
     /// Returns `true` if nothing can follow.
     #[must_use]
     pub fn has_ended(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+        matches!(self, Self::Completed | Self::Failed | Self::Blocked | Self::Cancelled)
     }
 }
 
@@ -55,7 +59,7 @@ impl fmt::Display for Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RunEnd {
-    /// `completed`, `failed` or `cancelled`.
+    /// `completed`, `failed`, `blocked` or `cancelled`.
     pub status: Status,
     /// The source of the reason; always there unless the run completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

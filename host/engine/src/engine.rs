@@ -115,6 +115,12 @@ pub struct ResumeOptions {
     pub cut: Cut,
 }
 
+/// Returns a new ID for a run; later ones sort after earlier ones.
+#[must_use]
+pub fn fresh_run_id() -> NewRunId {
+    NewRunId::derived(uuid::Uuid::now_v7().to_string())
+}
+
 /// The number of events that are read before they are folded.
 const EVENTS_PER_READ: usize = 1_000;
 
@@ -289,7 +295,7 @@ impl Engine {
         for (what, value) in [("the input", Some(&input)), ("the original request", options.original.as_ref())] {
             value.map_or(Ok(()), |value| accepts(&values, what, value))?;
         }
-        let run: RunId = options.run.map_or_else(|| uuid::Uuid::now_v7().to_string().into(), Into::into);
+        let run: RunId = options.run.unwrap_or_else(fresh_run_id).into();
         let first = self.first_events(
             &run,
             program.clone(),

@@ -22,8 +22,8 @@ pub use form::{
 pub use guard::{Guard, GuardRule};
 pub use routing::{Control, Goto, Judge, Orchestration, Route};
 pub use session::{
-    AgentTool, CodeMode, Compaction, CompactionBy, Generation, ModelOverride, ModelQuery, ModelSelection, OwnSkill,
-    PromptGroup, PromptMode, ResponseMode, Session, SpeedMode, ThinkingLevel, ToolShape,
+    AgentTool, CodeMode, Compaction, CompactionBy, Generation, MediaLimit, MediaLimits, ModelOverride, ModelQuery,
+    ModelSelection, OwnSkill, Pin, PromptGroup, PromptMode, ResponseMode, Session, SpeedMode, ThinkingLevel, ToolShape,
 };
 pub use values::{
     Contribution, OutputSpec, PathSegment, Projection, SourceRef, SourceSpec, StructuredOutput, Template, ValueSpec,

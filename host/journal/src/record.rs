@@ -193,7 +193,7 @@ pub struct RunEntry {
 
 impl RunEntry {
     /// All values of [`Self::status`].
-    pub const STATUSES: [&str; 9] = [
+    pub const STATUSES: [&str; 10] = [
         "pending",
         "running",
         "waiting",
@@ -201,6 +201,7 @@ impl RunEntry {
         "suspended",
         "completed",
         "failed",
+        "blocked",
         "cancelled",
         Self::DAMAGED,
     ];

@@ -5,7 +5,7 @@ use crate::{report::Rejected, services::LogSink};
 use async_trait::async_trait;
 use opcell_engine::{
     event::EffectId,
-    ports::{Effects, Failure, ModelReply, ModelRound, RunText, TextSink},
+    ports::{AnswerPiece, Effects, Failure, ModelReply, ModelRound, RunText, TextSink},
     receipt::Provider,
     tool::{Tool, ToolInput},
 };
@@ -154,7 +154,15 @@ impl crate::JournalSink for EmbeddedSink<dyn crate::JournalSink> {
 
 impl RunText for EmbeddedSink<dyn RunText> {
     fn text(&self, round: EffectId, piece: &str) {
-        self.tell("the text sink", |sink| sink.text(round, piece));
+        self.piece(round, AnswerPiece::Text(piece));
+    }
+
+    fn piece(&self, round: EffectId, piece: AnswerPiece<'_>) {
+        self.tell("the text sink", |sink| sink.piece(round, piece));
+    }
+
+    fn takes_back(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.0.takes_back())).unwrap_or_default()
     }
 }
 

@@ -119,7 +119,7 @@ pub use opcell_engine::{
     conversation::{Message, Messages, ToolCallRequest, Usage},
     event::{Answer, EffectId, Event, Recorded, Timestamp},
     outcome::Question,
-    ports::{Effects, ModelReply, ModelRound, Reply, RunText, Success, TextSink, Timer},
+    ports::{AnswerPiece, Effects, ModelReply, ModelRound, Reply, RunText, Success, TextSink, Timer},
     receipt::{CallReceipt, Provider, Receipt},
     tool::{Caller, ModelCaller, Tool, ToolInput},
 };

@@ -14,6 +14,7 @@
 #![allow(clippy::result_large_err, reason = "a problem is made once per refused request, and then written")]
 
 pub mod access;
+mod answers;
 pub mod api;
 mod audit;
 mod certificate;

@@ -6,16 +6,17 @@ use crate::{
     otlp::{Collector, Exporter},
     schedule,
     stall::{StallAcceptor, WRITE_TIME, most_connections},
-    tenant::Tenants,
+    tenant::{Tenant, Tenants},
     threads::{self, Threads},
 };
 use axum_server::{
     Handle,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
+use opcell::RunText;
 use opcell_engine::{
-    RunError,
-    worker::{Worker, WorkerEvent, WorkerOptions},
+    Engine, ResumeOptions, RunError, RunOutcome,
+    worker::{Turns, Worker, WorkerEvent, WorkerOptions},
 };
 use std::{
     io,
@@ -24,6 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+use opcell_journal::RunId;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -222,7 +224,7 @@ impl Serving {
         for tenant in tenants.iter().cloned() {
             let threads = threads::of(&tenant);
             workers.spawn_on(schedule::run(tenant.clone(), stop.clone()), &threads);
-            let worker = Worker::new(tenant.host.clone(), settings.worker.clone());
+            let worker = Worker::new(TenantTurns(tenant.clone()), settings.worker.clone());
             let stop = stop.clone();
             let driving = async move {
                 let report = |event: WorkerEvent| {
@@ -327,5 +329,20 @@ async fn reload(files: Tls, config: RustlsConfig) {
             }
             Err(error) => tracing::warn!(%error, "the new certificate cannot be used; the old one stays"),
         }
+    }
+}
+
+/// Gives a tenant's runs their turns, and tells whoever follows them what their models say.
+#[derive(Clone)]
+struct TenantTurns(Arc<Tenant>);
+
+impl Turns for TenantTurns {
+    fn engine(&self) -> &Engine {
+        self.0.host.engine()
+    }
+
+    async fn turn(&self, run: &RunId, options: ResumeOptions) -> Result<RunOutcome, RunError> {
+        let sink = Some(self.0.answers.of(run) as Arc<dyn RunText>);
+        self.0.host.turn(run, ResumeOptions { sink, ..options }).await
     }
 }

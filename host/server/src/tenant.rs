@@ -2,6 +2,7 @@
 //! hosts may share pools of cells ([`opcell::SharedPools`]): code and address space are then there once.
 
 use crate::{
+    answers::Answers,
     feed::Feeds,
     metrics::{Meter, RunCounters},
     otlp::Exporter,
@@ -83,6 +84,7 @@ pub struct Tenant {
     pub(crate) name: Arc<str>,
     pub(crate) host: LiveHost,
     pub(crate) feeds: Arc<Feeds>,
+    pub(crate) answers: Answers,
     pub(crate) views: Arc<Views>,
     pub(crate) project: Option<Arc<dyn Project>>,
     pub(crate) meter: Option<Meter>,
@@ -145,6 +147,7 @@ impl Tenant {
         Self {
             name: name.into(),
             feeds: Feeds::new(host.engine().clone()),
+            answers: Answers::default(),
             views: Views::new(host.engine().clone()),
             project: None,
             meter: None,

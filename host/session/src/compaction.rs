@@ -5,6 +5,7 @@
 //! rounds share their beginning (which providers cache) and a run that is resumed elsewhere sends the same.
 
 mod fit;
+mod pin;
 mod summary;
 mod windows;
 
@@ -36,7 +37,7 @@ pub(crate) fn shortened(
     tokens: u64,
     reason: CompactionReason,
 ) -> Option<Shortened> {
-    let short = fit::shorten(&round.messages, fit::fixed(round), tokens, rule.keep_rounds)?;
+    let short = fit::shorten(&round.messages, fit::fixed(round), tokens, rule)?;
     let compacted = Compacted {
         reason,
         results: short.results,

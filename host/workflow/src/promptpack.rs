@@ -14,6 +14,7 @@ pub mod composition;
 pub mod contracts;
 pub mod decode;
 mod governed;
+mod media;
 pub mod pack;
 mod rules;
 pub mod schema;

@@ -177,6 +177,6 @@ async fn a_structured_answer_is_asked_for_by_schema_and_again_only_where_the_ste
 
     let outcome = over_the_wire(&provider, &outputs("{:action :fail-fast}")).await;
 
-    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("invalid-structured-output")));
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Blocked, Some("invalid-structured-output")));
     assert_eq!(provider.asked().len(), 1);
 }

@@ -134,7 +134,7 @@ pub async fn observe(
 fn exit(outcome: &RunOutcome) -> Exit {
     match outcome.status {
         Status::Completed => Exit::Done,
-        Status::Failed | Status::Cancelled => Exit::RunFailed,
+        Status::Failed | Status::Blocked | Status::Cancelled => Exit::RunFailed,
         Status::Pending | Status::Running | Status::Suspended => Exit::Waiting,
     }
 }

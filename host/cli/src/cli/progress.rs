@@ -2,6 +2,7 @@
 
 use super::{
     Terminal, reasons, receipts,
+    stream::PartKind,
     units::{counted, milliseconds},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -46,6 +47,9 @@ pub struct StepProgress {
     bound: HashMap<InstanceId, (Arc<Program>, usize)>,
     /// `true` if the last thing shown is text that its line may continue with.
     mid_line: bool,
+    color: bool,
+    /// The part of a model's answer that is shown.
+    part: Option<PartKind>,
     /// Messages of failures that were shown.
     said: String,
     /// The receipts of all cells and tool calls, with their effects.
@@ -100,6 +104,8 @@ impl StepProgress {
             pinned: HashMap::new(),
             bound: HashMap::new(),
             mid_line: false,
+            color: terminal.color,
+            part: None,
             said: String::new(),
             receipts: Vec::new(),
         }
@@ -113,16 +119,34 @@ impl StepProgress {
         }
     }
 
-    /// A piece of a model's text, as it comes.
-    pub fn text(&mut self, piece: &str) {
-        if !piece.is_empty() {
-            let _ = write!(io::stderr(), "{}", printable(piece));
-            self.mid_line = !piece.ends_with('\n');
+    /// A piece of a model's answer, as it comes: of text as it is, of other parts with their names before them, and
+    /// dim in a terminal.
+    pub fn part(&mut self, kind: PartKind, piece: &str) {
+        if piece.is_empty() {
+            return;
         }
+        if self.part.is_some_and(|part| part != kind) {
+            self.end_text();
+        }
+        let name = match kind {
+            _ if self.part == Some(kind) => "",
+            PartKind::Text => "",
+            PartKind::Reasoning => "reasoning: ",
+            PartKind::Call(_) => "calls ",
+        };
+        self.part = Some(kind);
+        let shown = printable(piece);
+        let _ = match kind {
+            PartKind::Text => write!(io::stderr(), "{shown}"),
+            _ if self.color => write!(io::stderr(), "\u{1b}[2m{name}{shown}\u{1b}[0m"),
+            _ => write!(io::stderr(), "{name}{shown}"),
+        };
+        self.mid_line = !piece.ends_with('\n');
     }
 
-    /// The end of a model's text.
+    /// The end of a part of a model's answer.
     pub fn end_text(&mut self) {
+        self.part = None;
         if std::mem::take(&mut self.mid_line) {
             let _ = writeln!(io::stderr());
         }

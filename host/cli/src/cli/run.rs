@@ -36,9 +36,12 @@ pub struct RunArgs {
     /// Print WorkflowSkill's run log instead of the result, even if the run fails.
     #[arg(long)]
     output_json: bool,
-    /// Stream the text of models to stderr.
+    /// Stream the text and tool calls of models to stderr.
     #[arg(long)]
     stream: bool,
+    /// With `--stream`: the reasoning of models as well.
+    #[arg(long, requires = "stream")]
+    reasoning: bool,
     /// Write the graph with the path taken highlighted; format from the extension (.svg, .dot, .mmd).
     #[arg(long, value_name = "FILE")]
     graph: Option<PathBuf>,
@@ -127,7 +130,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         terminal.note(&missing);
     }
 
-    let (sink, text) = if args.stream { Some(stream::text()) } else { None }.unzip();
+    let (sink, text) = if args.stream { Some(stream::text(args.reasoning)) } else { None }.unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
     if args.queue {

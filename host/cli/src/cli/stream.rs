@@ -1,39 +1,75 @@
-//! The text of models, shown as it comes: each answer after the event that requested it and before the one that ends
-//! it.
+//! The answers of models, shown as they come: each after the event that requested it and before the one that ends it.
 
 use super::progress::StepProgress;
 use opcell_engine::{
     event::{EffectId, Event, Request},
-    ports::RunText,
+    ports::{AnswerPiece, RunText},
 };
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
-type Piece = (EffectId, String);
+/// The most bytes of the arguments of a call that are shown.
+const MAX_ARGUMENT_BYTES: usize = 2_000;
 
-/// Receives the text of a run's models.
-pub struct TextSender(mpsc::UnboundedSender<Piece>);
+/// A part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    Text,
+    Reasoning,
+    /// A call; each is a part of its own.
+    Call(u32),
+}
+
+/// A piece of an answer, as it is shown.
+#[derive(Debug)]
+enum Piece {
+    Part(PartKind, String),
+    /// A part that follows none.
+    Begin(PartKind, String),
+}
+
+/// Receives the answers of a run's models.
+pub struct TextSender {
+    pieces: mpsc::UnboundedSender<(EffectId, Piece)>,
+    reasoning: bool,
+}
 
 impl RunText for TextSender {
     fn text(&self, round: EffectId, piece: &str) {
+        self.piece(round, AnswerPiece::Text(piece));
+    }
+
+    fn piece(&self, round: EffectId, piece: AnswerPiece<'_>) {
+        let piece = match piece {
+            AnswerPiece::Text(text) => Piece::Part(PartKind::Text, text.to_owned()),
+            AnswerPiece::Reasoning(text) if self.reasoning => Piece::Part(PartKind::Reasoning, text.to_owned()),
+            AnswerPiece::CallBegan { call, tool } => Piece::Begin(PartKind::Call(call), format!("{tool} ")),
+            AnswerPiece::CallArguments { call, text } => Piece::Part(PartKind::Call(call), text.to_owned()),
+            // What is on a terminal stays there; text is never shown twice.
+            AnswerPiece::Restarted => Piece::Begin(PartKind::Text, "(asked again)\n".to_owned()),
+            _ => return,
+        };
         // No one listens any more when the command is over.
-        let _ = self.0.send((round, piece.to_owned()));
+        let _ = self.pieces.send((round, piece));
     }
 }
 
 /// The end that shows it.
 pub struct Text {
-    pieces: mpsc::UnboundedReceiver<Piece>,
-    /// The text that came and is not shown yet; of concurrent rounds, only the oldest is shown until it ends.
-    waiting: BTreeMap<EffectId, String>,
+    pieces: mpsc::UnboundedReceiver<(EffectId, Piece)>,
+    /// The parts that came and are not shown yet; of concurrent rounds, only the oldest is shown until it ends.
+    waiting: BTreeMap<EffectId, Vec<Piece>>,
     /// The rounds in flight.
     open: Vec<EffectId>,
+    /// The bytes shown of the arguments of the call that is shown.
+    arguments: usize,
 }
 
-/// The two ends.
-pub fn text() -> (TextSender, Text) {
+/// The two ends. `reasoning`: the reasoning of models is shown as well.
+pub fn text(reasoning: bool) -> (TextSender, Text) {
     let (sender, pieces) = mpsc::unbounded_channel();
-    (TextSender(sender), Text { pieces, waiting: BTreeMap::new(), open: Vec::new() })
+    let text = Text { pieces, waiting: BTreeMap::new(), open: Vec::new(), arguments: 0 };
+    (TextSender { pieces: sender, reasoning }, text)
 }
 
 impl Text {
@@ -46,10 +82,10 @@ impl Text {
         }
     }
 
-    /// Shows the text of the oldest round in flight.
+    /// Shows the answer of the oldest round in flight.
     pub fn show(&mut self, progress: &mut StepProgress) {
-        if let Some(text) = self.open.first().and_then(|round| self.waiting.remove(round)) {
-            progress.text(&text);
+        if let Some(pieces) = self.open.first().and_then(|round| self.waiting.remove(round)) {
+            self.show_all(pieces, progress);
         }
     }
 
@@ -64,8 +100,8 @@ impl Text {
                 if self.open.first() != Some(effect) {
                     progress.end_text();
                 }
-                if let Some(text) = self.waiting.remove(effect) {
-                    progress.text(&text);
+                if let Some(pieces) = self.waiting.remove(effect) {
+                    self.show_all(pieces, progress);
                 }
                 progress.end_text();
                 self.open.retain(|open| open != effect);
@@ -74,7 +110,37 @@ impl Text {
         }
     }
 
-    fn keep(&mut self, (round, piece): Piece) {
-        self.waiting.entry(round).or_default().push_str(&piece);
+    fn show_all(&mut self, pieces: Vec<Piece>, progress: &mut StepProgress) {
+        for piece in pieces {
+            match piece {
+                Piece::Begin(kind, text) => {
+                    self.arguments = 0;
+                    progress.end_text();
+                    progress.part(kind, &text);
+                }
+                Piece::Part(kind @ PartKind::Call(_), text) => {
+                    let room = MAX_ARGUMENT_BYTES.saturating_sub(self.arguments);
+                    let shown = text.split_at(text.floor_char_boundary(room)).0;
+                    self.arguments = self.arguments.saturating_add(text.len());
+                    progress.part(kind, shown);
+                    if room > 0 && shown.len() < text.len() {
+                        progress.part(kind, "…");
+                    }
+                }
+                Piece::Part(kind, text) => progress.part(kind, &text),
+            }
+        }
+    }
+
+    fn keep(&mut self, (round, piece): (EffectId, Piece)) {
+        let waiting = self.waiting.entry(round).or_default();
+        match (waiting.last_mut(), piece) {
+            (Some(Piece::Part(last, there) | Piece::Begin(last, there)), Piece::Part(kind, more))
+                if *last == kind && !matches!(kind, PartKind::Call(_)) =>
+            {
+                there.push_str(&more);
+            }
+            (_, piece) => waiting.push(piece),
+        }
     }
 }

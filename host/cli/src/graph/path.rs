@@ -130,7 +130,7 @@ impl Path {
                     self.lines.insert(line, Vec::new());
                 }
             }
-            Event::RunFinished(end) if end.status == Status::Failed => {
+            Event::RunFinished(end) if matches!(end.status, Status::Failed | Status::Blocked) => {
                 self.failed = end.step.as_ref().and_then(|step| self.names.get(step)).copied();
             }
             Event::RunFinished(end) if end.status == Status::Completed => {

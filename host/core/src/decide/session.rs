@@ -232,7 +232,7 @@ pub(super) fn decide(
                     }
                     // Another attempt may be answered otherwise.
                     Err(structured::Invalid::Answer(problem)) => {
-                        fail(Failure { retriable: true, ..failure("invalid-structured-output", problem) })
+                        fail(Failure { retriable: true, ..failure(super::NO_STRUCTURED_OUTPUT, problem) })
                     }
                 }
             }
@@ -437,5 +437,5 @@ fn read_answer(step: &Step, answer: &Message, spec: Option<&StructuredOutput>) -
 }
 
 fn not_an_outcome(problem: &str) -> Unread {
-    Unread::Again { feedback: structured::feedback(problem), failure: failure("invalid-structured-output", problem) }
+    Unread::Again { feedback: structured::feedback(problem), failure: failure(super::NO_STRUCTURED_OUTPUT, problem) }
 }

@@ -104,7 +104,23 @@ async fn a_structured_answer_is_checked_and_asked_for_again() {
     assert_eq!(outcome.result, json(r#"{"n":7}"#));
     assert!(asked(&script)[1].contains("is not of type"), "{}", asked(&script)[1]);
     let script = Script::new().says(["no", "still no"]);
-    assert_eq!(script.run(&routed(&structured()), "{}").await.reason.as_deref(), Some("invalid-structured-output"));
+    let outcome = script.run(&routed(&structured()), "{}").await;
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Blocked, Some("invalid-structured-output")));
+}
+
+#[tokio::test]
+async fn a_run_without_structured_output_is_blocked_and_so_is_its_caller_unless_its_language_has_no_such_word() {
+    let inner = program(&format!(r#"{{"version":"workflow-ir/v1","name":"inner","steps":[{}]}}"#, structured()));
+    let caller = r#"{"name":"d","type":"delegate","delegate":{"target":"inner","prompt-string":"x"},"yields":{"type":"delegated"}}"#;
+    let outcome = Script::new().workflow(&inner).says(["no", "still no"]).run(&routed(caller), "{}").await;
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Blocked, Some("invalid-structured-output")));
+    assert!(outcome.message.as_deref().is_some_and(|message| message.contains("Delegated workflow blocked")), "{outcome:?}");
+    let pack = format!(
+        r#"{{"version":"workflow-ir/v1","name":"w","dialect":{{"printing":"go","lifecycle":"routed"}},"steps":[{}]}}"#,
+        structured()
+    );
+    let outcome = Script::new().says(["no", "still no"]).run(&program(&pack), "{}").await;
+    assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("invalid-structured-output")));
 }
 
 fn llm_judge(on: &str, rest: &str) -> String {

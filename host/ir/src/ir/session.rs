@@ -99,6 +99,9 @@ pub struct Session {
     /// Rules that every answer keeps to, or is rewritten by (PromptPack).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
+    /// The pictures, documents and recordings that the model is shown; absent: all (PromptPack).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media: Option<MediaLimits>,
     /// The settings that differ where a certain model answers, by its id (PromptPack).
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub model_overrides: IndexMap<String, ModelOverride>,
@@ -186,6 +189,74 @@ pub struct Compaction {
     /// Seconds that a summary may take, from 1 to 3,600.
     #[serde(deserialize_with = "timeout_seconds", skip_serializing_if = "is_timeout_seconds")]
     pub timeout_seconds: u32,
+    /// The messages that stay, whatever is left out.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pin: Pin,
+}
+
+/// Messages that compaction neither shortens nor summarises.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Pin {
+    /// Messages of people and answers of the model that contain one of these texts; at most 16, each of 1 to 200 bytes.
+    #[serde(deserialize_with = "pinned_texts", skip_serializing_if = "Vec::is_empty")]
+    pub containing: Vec<String>,
+    /// Results of these tools, with the calls that they answer; at most 16.
+    #[serde(deserialize_with = "pinned_texts", skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+}
+
+impl Pin {
+    /// Returns `true` if it pins nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.containing.is_empty() && self.tools.is_empty()
+    }
+}
+
+/// Texts of one list of pins, and the bytes of each.
+const PINS: (usize, usize) = (16, 200);
+
+fn pinned_texts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let fits = texts.len() <= PINS.0 && texts.iter().all(|text| (1..=PINS.1).contains(&text.len()));
+    match fits {
+        true => Ok(texts),
+        false => Err(serde::de::Error::custom(format!(
+            "expected at most {} texts, each of 1 to {} bytes",
+            PINS.0, PINS.1
+        ))),
+    }
+}
+
+/// The pictures, documents and recordings of tools that a session's model is shown. A kind without limits is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MediaLimits {
+    /// Pictures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pictures: Option<MediaLimit>,
+    /// PDF documents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<MediaLimit>,
+    /// Recordings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audio: Option<MediaLimit>,
+}
+
+/// The limits of one kind, beside those of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MediaLimit {
+    /// The most bytes of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    /// The media types that are shown; absent: all that models take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub types: Option<Vec<String>>,
+    /// The most of one result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_count: Option<u32>,
 }
 
 /// The author of the shortened form of a conversation.
@@ -216,6 +287,7 @@ impl Default for Compaction {
             model: None,
             summary_tokens: SUMMARY_TOKENS,
             timeout_seconds: SUMMARY_SECONDS,
+            pin: Pin::default(),
         }
     }
 }

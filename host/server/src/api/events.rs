@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     access::{Reading, Standing, tokens::Scope},
+    answers::{AnswerReader, PieceKinds},
     feed::{self, PAGE},
     problem::Problem,
     tenant::Tenant,
@@ -43,6 +44,12 @@ pub(crate) struct EventParams {
     /// limit.
     #[param(minimum = 1, maximum = 256)]
     limit: Option<u64>,
+    /// Of a stream, the pieces of models' answers that it has while they come, each an event `piece` without an ID:
+    /// `text` for text and tool calls, `all` for reasoning as well. They are a preview, of runs that this server drives,
+    /// up to 256 KiB of a round; the event `replied` has the answer.
+    #[serde(default)]
+    #[param(inline)]
+    pieces: PieceKinds,
 }
 
 /// A page of events.
@@ -87,7 +94,7 @@ pub(super) async fn events(
     }
     if wants_stream {
         let standing = Standing::new(&app, &headers, &admitted.tenant, Scope::Read);
-        return stream(&admitted.tenant, run, after, app.stop.clone(), standing).await;
+        return stream(&admitted.tenant, run, after, params.pieces, app.stop.clone(), standing).await;
     }
     let limit = params.limit.unwrap_or(PAGE);
     if limit == 0 || limit > PAGE {
@@ -100,11 +107,20 @@ pub(super) async fn events(
     Ok(Json(json!({"events": events, "next": next})).into_response())
 }
 
+/// The next pieces of answers; waits forever where none are asked for.
+async fn next_piece(answers: &mut Option<AnswerReader>) -> Bytes {
+    match answers {
+        Some(answers) => answers.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Streams a run's events.
 pub(crate) async fn stream(
     tenant: &Arc<Tenant>,
     run: RunId,
     after: u64,
+    pieces: PieceKinds,
     stop: CancellationToken,
     standing: Standing,
 ) -> Result<Response, Problem> {
@@ -128,11 +144,13 @@ pub(crate) async fn stream(
         let detail = "as many readers of events are connected as the tenant may have";
         Problem { retry_after: Some(5), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-readers", detail) }
     })?;
-    let reader = Some(tenant.feeds.reader(run, after));
+    let answers = tenant.answers.reader(&run, pieces);
+    let reader = Some((tenant.feeds.reader(run, after), answers));
     let frames = futures_util::stream::unfold((reader, permit, stop), |(reader, permit, stop)| async move {
-        let mut reader = reader?;
+        let (mut reader, mut answers) = reader?;
         let text = tokio::select! {
             () = stop.cancelled() => return None,
+            next = next_piece(&mut answers) => next,
             next = reader.next() => match next {
                 Ok(Some(text)) => text,
                 Ok(None) => return None,
@@ -143,7 +161,7 @@ pub(crate) async fn stream(
             },
             () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b":\n\n"),
         };
-        Some((Ok(text), (Some(reader), permit, stop)))
+        Some((Ok(text), (Some((reader, answers)), permit, stop)))
     });
     let mut response = standing.guard(Body::from_stream(frames)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -21,12 +21,13 @@ use axum::{
 };
 use opcell::standing::{Standing, asked};
 use opcell::{
-    Run, RunOptions,
+    Run, RunOptions, RunText,
     host::StartError,
     trace::{TRACEPARENT, TraceContext},
 };
 use opcell_engine::{
     Event, RunError, RunOutcome,
+    engine::fresh_run_id,
     event::{ForkOrigin, Timestamp},
     large::ELIDED,
 };
@@ -276,7 +277,11 @@ pub(crate) async fn begin(tenant: &Arc<Tenant>, start: Start<'_>) -> Result<(Run
         let detail = "as many runs are being driven as the tenant may have at a time";
         Problem { retry_after: Some(1), ..Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-runs", detail) }
     })?;
-    let options = RunOptions { run: run.clone(), detach: true, park: Some(PARK), traceparent, ..RunOptions::default() };
+    // Chosen here, so that those who follow the run hear of it from the start.
+    let id = run.clone().unwrap_or_else(fresh_run_id);
+    let sink = Some(tenant.answers.of(&id.clone().into()) as Arc<dyn RunText>);
+    let options =
+        RunOptions { run: Some(id), detach: true, park: Some(PARK), traceparent, sink, ..RunOptions::default() };
     let (starter, begun, given) = (tenant.clone(), workflow.clone(), input.clone());
     // In a task of its own: a client that goes away meanwhile must not take the permit of a run that is driven.
     let starting = tokio::spawn(async move {

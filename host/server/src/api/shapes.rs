@@ -25,6 +25,8 @@ pub(crate) enum RunStatus {
     Completed,
     /// Ended with a failure.
     Failed,
+    /// Ended because a model gave no structured output to a psi workflow; a fork continues before the step.
+    Blocked,
     /// Ended because someone asked for it.
     Cancelled,
 }

@@ -12,7 +12,7 @@ use crate::{
     api::{PARK, Start, begin},
     problem::Problem,
 };
-use opcell::{standing::asked as in_short, trace::TraceContext};
+use opcell::{RunText, standing::asked as in_short, trace::TraceContext};
 use opcell_engine::{
     MESSAGE_SIGNAL, Message, ResumeOptions, RunError, Sender, Status, large::ELIDED, outcome::Question,
 };
@@ -250,7 +250,8 @@ impl McpServer {
         let (tenant, run) = (self.tenant.clone(), run.clone());
         drop(tokio::spawn(async move {
             let Ok(_permit) = tenant.started.clone().try_acquire_owned() else { return };
-            let options = ResumeOptions { detach: true, park: Some(PARK), ..ResumeOptions::default() };
+            let sink = Some(tenant.answers.of(&run) as Arc<dyn RunText>);
+            let options = ResumeOptions { detach: true, park: Some(PARK), sink, ..ResumeOptions::default() };
             match tenant.host.now().resume(&run, options).await {
                 Ok(driven) => drop(driven.finished().await),
                 // Most often another one drives it.
@@ -334,7 +335,7 @@ impl McpServer {
         let text = match outcome.status {
             Status::Completed if outcome.result.measure().bytes() > MAX_RESULT_BYTES => ELIDED.to_owned(),
             Status::Completed => outcome.result.as_str().map_or_else(|| outcome.result.to_json(), str::to_owned),
-            Status::Failed | Status::Cancelled => {
+            Status::Failed | Status::Blocked | Status::Cancelled => {
                 let reason = outcome.reason.as_deref().unwrap_or("failed");
                 format!("{reason}: {}", outcome.message.as_deref().unwrap_or_default())
             }
@@ -346,7 +347,7 @@ impl McpServer {
             }
         };
         let mut result = match outcome.status {
-            Status::Failed | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
+            Status::Failed | Status::Blocked | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
             _ => CallToolResult::success(vec![ContentBlock::text(text)]),
         };
         result.structured_content = Some(json!({

@@ -60,7 +60,7 @@ impl McpServer {
         let (ticket, run) = self.run_of(task, &client).await?;
         let (mut task, status) = self.task(&ticket, &run).await?;
         let payload = match status {
-            Status::Completed | Status::Failed => {
+            Status::Completed | Status::Failed | Status::Blocked => {
                 let result = serde_json::to_value(self.report(&run).await);
                 let Ok(Json::Object(result)) = result else {
                     return Err(ErrorData::internal_error("the result of the run cannot be written", None));

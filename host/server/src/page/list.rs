@@ -191,7 +191,7 @@ async fn notes(tenant: &Arc<Tenant>, runs: &[RunEntry]) -> HashMap<RunId, String
     let (engine, views) = (tenant.host.engine(), &tenant.views);
     let mut notes = HashMap::new();
     let here = standing::loaded(&tenant.host.now()).await;
-    let is_noted = |run: &&RunEntry| !run.state.ended || run.state.status == "failed";
+    let is_noted = |run: &&RunEntry| !run.state.ended || matches!(&*run.state.status, "failed" | "blocked");
     for run in runs.iter().filter(is_noted).take(QUESTIONS) {
         // The script asks every two seconds, and most runs wait for days.
         if let Some(known) = views.wait_of(&run.run, run.records) {

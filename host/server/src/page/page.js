@@ -59,9 +59,61 @@
   const soon = () => { due = due || setTimeout(refresh, 400); };
   const kinds = ["step-entered", "step-finished", "step-called", "element-called", "requested", "replied", "wait-started", "signal-received", "grant-asked", "calls-asked", "input-asked", "input-answered", "inner-requested", "inner-replied", "run-finished"];
   // What a page says of its news may change: a long run is read, goes on, and ends.
+  // Models' answers while they come, below the page: a round each, until the event that ends it has the answer.
+  const rounds = new Map();
+  const MOST = 262144;
+  const answers = () => {
+    let box = document.getElementById("answers");
+    if (!box) {
+      box = document.createElement("aside");
+      box.id = "answers";
+      box.setAttribute("aria-label", "Answers of models as they come");
+      const main = document.getElementById("main");
+      main.parentNode.insertBefore(box, main.nextSibling);
+    }
+    return box;
+  };
+  const show = (piece) => {
+    let round = rounds.get(piece.effect);
+    if (piece.ended || piece.restarted) {
+      if (round) round.box.remove();
+      rounds.delete(piece.effect);
+      return;
+    }
+    if (!round) {
+      const box = document.createElement("section");
+      answers().append(box);
+      round = { box, parts: new Map(), bytes: 0 };
+      rounds.set(piece.effect, round);
+    }
+    const part = (name, title, folded) => {
+      if (!round.parts.has(name)) {
+        const of = document.createElement(folded ? "details" : "div");
+        const head = document.createElement(folded ? "summary" : "b");
+        const text = document.createElement("pre");
+        head.textContent = title;
+        of.append(head, text);
+        round.box.append(of);
+        round.parts.set(name, text);
+      }
+      return round.parts.get(name);
+    };
+    const add = (at, text) => {
+      round.bytes += text.length;
+      if (round.bytes <= MOST) at.append(text);
+    };
+    const call = piece.call;
+    if (piece.text) add(part("text", "answers", false), piece.text);
+    else if (piece.reasoning) add(part("reasoning", "reasoning", true), piece.reasoning);
+    else if (call && call.tool !== undefined) part("call " + call.number, "calls " + call.tool, false).textContent = "";
+    else if (call && call.arguments) add(part("call " + call.number, "calls", false), call.arguments);
+  };
   const follow = ({ live, every }) => {
     if (live && !source && window.EventSource) {
       source = new EventSource(live);
+      source.addEventListener("piece", (event) => show(JSON.parse(event.data)));
+      // What was told before the connection broke is told again from the beginning of each round.
+      source.addEventListener("error", () => [...rounds.keys()].forEach((effect) => show({ effect, ended: true })));
       for (const kind of kinds) source.addEventListener(kind, soon);
       source.addEventListener("run-finished", () => source.close());
     } else if (!live && source) {

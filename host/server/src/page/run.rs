@@ -12,6 +12,7 @@ mod timeline;
 use super::{News, door::Visitor, place, run_place, whole};
 use crate::{
     access::{Standing, tokens::Scope},
+    answers::PieceKinds,
     api::{self, App, At, ExportParams, GraphFormat, Params},
     problem::Problem,
     view::Said,
@@ -158,7 +159,8 @@ pub(super) async fn live(
     let admitted = visitor.admit(&tenant, Scope::Read)?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     let standing = Standing::new(&app, &visitor.headers, &admitted.tenant, Scope::Read);
-    api::stream(&admitted.tenant, run.into(), last.unwrap_or(after.after), app.stop.clone(), standing).await
+    let after = last.unwrap_or(after.after);
+    api::stream(&admitted.tenant, run.into(), after, PieceKinds::All, app.stop.clone(), standing).await
 }
 
 /// The run as a file.

@@ -3,7 +3,7 @@
 //! A summary is an answer of the run like any other: journaled with what it cost, and asked for once. A later one
 //! replaces the earlier one with the messages since.
 
-use super::{fit, windows};
+use super::{fit, pin::Pinned, windows};
 use opcell_engine::call::{CompactionReason, ModelWindow, Summary};
 use opcell_engine::conversation::{Message, Messages, Role};
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, OpenedSession};
@@ -45,9 +45,17 @@ pub(crate) struct Plan {
     before: u64,
     limit: u64,
     reason: CompactionReason,
+    pinned: Pinned,
 }
 
-/// A round as it is sent: its newest summary in place of the messages that it replaces.
+/// The pinned messages of a round, by its rule.
+fn pinned(round: &ModelRound, all: &[&Message]) -> Pinned {
+    let rule = round.session.settings.compaction.as_ref();
+    Pinned::of(all, &rule.map(|rule| rule.pin.clone()).unwrap_or_default())
+}
+
+/// A round as it is sent: its newest summary in place of the messages that it replaces; those that are
+/// pinned follow it.
 pub(crate) fn with_summary(round: &ModelRound) -> Cow<'_, ModelRound> {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     let Some(summary) = round.summaries.newest.as_deref() else { return Cow::Borrowed(round) };
@@ -55,9 +63,13 @@ pub(crate) fn with_summary(round: &ModelRound) -> Cow<'_, ModelRound> {
     if from > to || to > round.messages.len() {
         return Cow::Borrowed(round);
     }
-    let count = to - from;
+    let all: Vec<&Message> = round.messages.iter().collect();
+    let pinned = pinned(round, &all);
+    let kept: Vec<&Message> = (from..to).filter(|at| pinned.is_kept(*at)).filter_map(|at| all.get(at).copied()).collect();
+    let count = to - from - kept.len();
+    let but = if kept.is_empty() { "" } else { ", but those that follow it," };
     let note = format!(
-        "[To make room, the {count} messages after this one were replaced by this summary:]\n{}\n[The end of the summary. \
+        "[To make room, the {count} messages after this one{but} were replaced by this summary:]\n{}\n[The end of the summary. \
          The conversation continues from there.]",
         summary.text
     );
@@ -70,6 +82,7 @@ pub(crate) fn with_summary(round: &ModelRound) -> Cow<'_, ModelRound> {
     }
     let mut sent = round.clone();
     sent.messages = Messages::from(first);
+    sent.messages.extend(kept.into_iter().cloned());
     sent.messages.extend(round.messages.since(to).cloned());
     Cow::Owned(sent)
 }
@@ -98,11 +111,13 @@ pub(crate) fn plan(round: &ModelRound, rule: &Compaction, limit: u64, reason: Co
     while to > start && all.get(to - 1).is_some_and(|message| message.role == Role::User) {
         to -= 1;
     }
-    let replaced = all.get(start..to)?.iter().map(|message| fit::tokens(message)).fold(0, u64::saturating_add);
+    let pinned = pinned(round, &all);
+    let replaced = (start..to).filter(|at| !pinned.is_kept(*at)).filter_map(|at| all.get(at).copied());
+    let replaced = replaced.map(fit::tokens).fold(0, u64::saturating_add);
     if replaced == 0 || replaced < limit / LEAST_SHARE {
         return None;
     }
-    Some(Plan { from, start, to, before: replaced.saturating_add(earlier), limit, reason })
+    Some(Plan { from, start, to, before: replaced.saturating_add(earlier), limit, reason, pinned })
 }
 
 impl Plan {
@@ -155,7 +170,8 @@ impl Plan {
         if let Some(newest) = round.summaries.newest.as_deref() {
             let _ = writeln!(text, "[Summary of what came before]\n{}\n", newest.text);
         }
-        for message in round.messages.range(self.start..self.to) {
+        let messages = (self.start..self.to).zip(round.messages.range(self.start..self.to));
+        for (_, message) in messages.filter(|(at, _)| !self.pinned.is_kept(*at)) {
             let author = match message.role {
                 Role::User => "user",
                 Role::Assistant => "assistant",
@@ -225,4 +241,61 @@ fn shown(text: &str, bytes: usize) -> Cow<'_, str> {
     let (head, tail) = (text.floor_char_boundary(bytes / 2), text.ceil_char_boundary(text.len() - bytes / 2));
     let (begin, end) = (text.split_at(head).0, text.split_at(tail).1);
     Cow::Owned(format!("{begin}\n[{} bytes are left out here]\n{end}", tail - head))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test")]
+
+    use super::*;
+    use crate::testing::{round, session};
+    use opcell_engine::call::Summaries;
+    use opcell_engine::conversation::ToolCallRequest;
+    use opcell_ir::ir::Pin;
+
+    #[test]
+    fn pinned_messages_follow_each_summary_and_are_no_part_of_its_question() {
+        let call = |id: &str, name: &str| ToolCallRequest {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            arguments: Value::object::<&str>([]),
+        };
+        let calls = |id: &str, name: &str| Message { tool_calls: vec![call(id, name)], ..Message::assistant("") };
+        let mut all = vec![
+            Message::user("Task."),
+            calls("a", "read"),
+            Message::tool("a".to_owned(), "RULE: obey the page".to_owned(), false),
+            calls("b", "plan"),
+            Message::tool("b".to_owned(), "the plan".to_owned(), false),
+            Message::assistant("Done so far."),
+            Message::user("RULE: only src."),
+        ];
+        all.extend((0..8).map(|_| Message::assistant("word ".repeat(200))));
+        let pin = Pin { containing: vec!["RULE:".to_owned()], tools: vec!["plan".to_owned()] };
+        let rule = Compaction { by: CompactionBy::Model, keep_rounds: 2, pin, ..Compaction::default() };
+        let mut asked = round("s", all.clone());
+        let settings = Session { compaction: Some(rule.clone()), ..Session::default() };
+        asked.of.session = Arc::new(OpenedSession { settings, ..session("") });
+        let first = plan(&asked, &rule, 500, CompactionReason::Threshold).unwrap();
+        let question = first.written(&asked, 4_000);
+        assert!(question.contains("obey the page") && !question.contains("the plan"), "{question}");
+        assert!(!question.contains("only src"), "{question}");
+        let mut answer = ModelReply::text("m", "It went well.");
+        answer = first.judged(&rule, Ok(answer), "m");
+        let newest = answer.summary.map(|summary| Arc::new(*summary));
+        asked.of.summaries = Summaries { newest, ..Summaries::default() };
+        let sent: Vec<Message> = with_summary(&asked).messages.iter().cloned().collect();
+        assert!(sent[0].content.contains(", but those that follow it, were replaced by this summary:]\nIt went well."));
+        assert_eq!(sent[1..4], [all[3].clone(), all[4].clone(), all[6].clone()], "pinned ones, with their calls");
+        assert_eq!(sent.len(), 4 + 2, "and the newest rounds");
+        // The next summary replaces this one.
+        all.extend((0..8).map(|_| Message::assistant("more ".repeat(200))));
+        asked.of.messages = all.clone().into();
+        let later = plan(&asked, &rule, 500, CompactionReason::Threshold).unwrap();
+        assert!(later.written(&asked, 4_000).contains("[Summary of what came before]"));
+        let answer = later.judged(&rule, Ok(ModelReply::text("m", "Still well.")), "m");
+        asked.of.summaries = Summaries { newest: answer.summary.map(|summary| Arc::new(*summary)), ..Summaries::default() };
+        let sent: Vec<Message> = with_summary(&asked).messages.iter().cloned().collect();
+        assert_eq!(sent[1..4], [all[3].clone(), all[4].clone(), all[6].clone()]);
+    }
 }

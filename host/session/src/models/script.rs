@@ -4,7 +4,7 @@
 use super::{Model, failure};
 use async_trait::async_trait;
 use opcell_engine::conversation::{Message, Role, ToolCallRequest, Usage};
-use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
+use opcell_engine::ports::{AnswerPiece, Failure, ModelReply, ModelRound, TextSink};
 use opcell_types::{Denial, Source, Value, files::read_text_bounded, input::InputRequest, suggest::reader_message};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,9 @@ pub struct Turn {
     /// `true` if it answers any number of rounds in a row (strict) or at all (any) instead of one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeat: bool,
+    /// The reasoning that is shown while the answer comes; no part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
     /// The text of the model's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -383,7 +386,14 @@ impl Model for ScriptedModel {
         }
         let content = turn.json.as_ref().map(Value::to_json).or_else(|| turn.text.clone()).unwrap_or_default();
         if let Some(sink) = sink {
-            content.split_inclusive(' ').for_each(|piece| sink.text(piece));
+            let words = |text: &str, tell: &dyn Fn(&str)| text.split_inclusive(' ').for_each(tell);
+            words(turn.reasoning.as_deref().unwrap_or_default(), &|piece| sink.piece(AnswerPiece::Reasoning(piece)));
+            words(&content, &|piece| sink.text(piece));
+            for (call, asked) in (0..).zip(&turn.tool_calls) {
+                sink.piece(AnswerPiece::CallBegan { call, tool: &asked.name });
+                sink.piece(AnswerPiece::CallArguments { call, text: &asked.arguments.to_json() });
+                sink.piece(AnswerPiece::CallEnded { call });
+            }
         }
         let number = round_number(round);
         let tool_calls = turn.tool_calls.iter().enumerate().map(|(index, call)| ToolCallRequest {

@@ -3,6 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use imagesize::ImageType;
 use opcell_engine::conversation::{Attachment, AttachmentKind, blocks, with_blocks};
+use opcell_ir::ir::{MediaLimit, MediaLimits};
 use opcell_types::{
     Value,
     text::{one_line, printable},
@@ -101,16 +102,24 @@ fn check_pixels(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the attachments among the blocks of a tool's result: one that cannot be shown is replaced by its size and the
-/// reason. Nothing else is changed.
-pub(crate) fn settle(result: &mut Value) {
+/// Checks the attachments among the blocks of a tool's result: one that cannot be shown, or that the session's limits do
+/// not let through, is replaced by its size and the reason. Nothing else is changed.
+pub(crate) fn settle(result: &mut Value, limits: Option<&MediaLimits>) {
     let Some(found) = blocks(result).filter(|blocks| blocks.iter().any(|block| said(block).is_some())) else { return };
     let mut shown = 0;
+    let mut of_kind = [0_usize; AttachmentKind::ALL.len()];
     let settled = found.iter().map(|block| {
         let Some(kind) = said(block) else { return block.clone() };
         let data = block.get("data").and_then(Value::as_str).unwrap_or_default();
         let found = match shown < MAX_ATTACHMENTS {
-            true => decoded(data, most_bytes(kind)).and_then(|bytes| attachment(&bytes, kind)),
+            true => decoded(data, most_bytes(kind)).and_then(|bytes| {
+                let found = attachment(&bytes, kind)?;
+                let count = of_kind.iter_mut().zip(AttachmentKind::ALL).find(|(_, known)| *known == found.kind());
+                let count = count.map(|(count, _)| count);
+                limits.map_or(Ok(()), |limits| let_through(&found, bytes.len(), count.as_deref().copied(), limits))?;
+                count.into_iter().for_each(|count| *count += 1);
+                Ok(found)
+            }),
             false => Err(format!("a result shows at most {MAX_ATTACHMENTS} {}s", kind.noun())),
         };
         match found {
@@ -123,6 +132,33 @@ pub(crate) fn settle(result: &mut Value) {
     });
     let settled: Vec<Value> = settled.collect();
     *result = with_blocks(result, settled);
+}
+
+/// Checks an attachment by the limits of the session. `count`: how many of its kind the result shows already.
+fn let_through(found: &Attachment, bytes: usize, count: Option<usize>, limits: &MediaLimits) -> Result<(), String> {
+    let kind = found.kind();
+    let noun = kind.noun();
+    let limit = match kind {
+        AttachmentKind::Picture => &limits.pictures,
+        AttachmentKind::Document => &limits.documents,
+        AttachmentKind::Audio => &limits.audio,
+    };
+    let Some(MediaLimit { max_bytes, types, max_count }) = limit else {
+        return Err(format!("`media` of the prompt has no {noun}s"));
+    };
+    if let Some(most) = max_bytes.filter(|most| bytes as u64 > *most) {
+        return Err(format!("it has {bytes} bytes; `media` of the prompt shows at most {most}"));
+    }
+    let is_type = |types: &Vec<String>| types.iter().any(|known| *known == *found.mime_type.as_str());
+    if !types.as_ref().is_none_or(is_type) {
+        return Err(format!("`media` of the prompt shows no {noun} of the type {}", found.mime_type.as_str()));
+    }
+    match max_count {
+        Some(most) if count.unwrap_or_default() >= *most as usize => {
+            Err(format!("`media` of the prompt shows at most {most} {noun}s of a result"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Servers write data in one line or in several, with padding or without.
@@ -242,7 +278,7 @@ pub(crate) mod tests {
 
     fn settled(blocks: Vec<Value>) -> Vec<Value> {
         let mut result = Value::from(blocks);
-        settle(&mut result);
+        settle(&mut result, None);
         result.as_array().unwrap().to_vec()
     }
 
@@ -289,10 +325,34 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_limits_of_a_prompt_hold_beside_those_of_the_host_by_content() {
+        let pictures = |of: MediaLimit| MediaLimits { pictures: Some(of), ..MediaLimits::default() };
+        let png = |width: u32| block("image/jpeg", &BASE64_STANDARD.encode(png(width, 2)));
+        let sound = of_type("audio", "audio/wav", &wav());
+        let told = |limits: &MediaLimits, blocks: Vec<Value>| {
+            let mut result = Value::from(blocks);
+            settle(&mut result, Some(limits));
+            let omitted = |block: &Value| block.get("omitted").and_then(Value::as_str).unwrap_or("shown").to_owned();
+            result.as_array().unwrap().iter().map(omitted).collect::<Vec<_>>()
+        };
+        let any = pictures(MediaLimit::default());
+        assert_eq!(told(&any, vec![png(3), sound]), ["shown", "`media` of the prompt has no recordings"]);
+        let small = pictures(MediaLimit { max_bytes: Some(10), ..MediaLimit::default() });
+        assert_eq!(told(&small, vec![png(3)]), ["it has 29 bytes; `media` of the prompt shows at most 10"]);
+        let types = Some(vec!["image/jpeg".to_owned()]);
+        let jpeg = pictures(MediaLimit { types, ..MediaLimit::default() });
+        assert_eq!(told(&jpeg, vec![png(3)]), ["`media` of the prompt shows no picture of the type image/png"]);
+        let two = pictures(MediaLimit { max_count: Some(2), ..MediaLimit::default() });
+        let all = told(&two, vec![png(0), png(3), png(4), png(5)]);
+        let last = "`media` of the prompt shows at most 2 pictures of a result";
+        assert_eq!(all[1..], ["shown", "shown", last], "one that cannot be shown does not count");
+    }
+
+    #[test]
     fn other_results_are_left_as_they_are() {
         for text in [r#""text""#, r#"[1,{"type":"image"}]"#, r#"{"type":"image","data":"x"}"#, "null"] {
             let mut value = Value::from_json(text).unwrap();
-            settle(&mut value);
+            settle(&mut value, None);
             assert_eq!(value.to_json(), text);
         }
     }

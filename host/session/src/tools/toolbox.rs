@@ -140,7 +140,7 @@ impl Toolbox {
             Ok(tool) => until_cancelled(tool, input).await,
         };
         if let (Ok(value), true) = (&mut reply.result, input.model().is_some() && !input.is_of_program()) {
-            attachments::settle(value);
+            attachments::settle(value, call.session.settings.media.as_ref());
         }
         let bytes = reply.result.as_mut().map_or(0, |value| cut(value, result_limit));
         let ended = receipt

@@ -1,12 +1,13 @@
 //! The rules of a prompt on its answers and on certain models: `validators`, `model_overrides`, `pipeline` and `media`.
 //! What acts here becomes part of the session; what does not is refused with a sentence.
 
+use super::media;
 use super::pack::{Parameters, Prompt};
 use crate::json::pointer_part;
 use indexmap::IndexMap;
 use opcell_ir::diagnostic::{Diagnostic, did_you_mean};
 use opcell_ir::ir::guard::compile;
-use opcell_ir::ir::{Guard, GuardRule, ModelOverride};
+use opcell_ir::ir::{Guard, GuardRule, MediaLimits, ModelOverride};
 use opcell_types::Value;
 use serde::Deserialize;
 
@@ -15,6 +16,7 @@ use serde::Deserialize;
 pub(super) struct Governed {
     pub(super) guards: Vec<Guard>,
     pub(super) overrides: IndexMap<String, ModelOverride>,
+    pub(super) media: Option<MediaLimits>,
 }
 
 /// A rule that takes no effect: a finding and its pointer below the prompt.
@@ -72,12 +74,16 @@ pub(super) fn read(key: &str, prompt: &Prompt) -> (Governed, Vec<Refused>) {
     if let Some(pipeline) = rest("pipeline") {
         refused.extend(check_pipeline(key, pipeline));
     }
-    if rest("media").and_then(|media| media.get("enabled")) == Some(&Value::Bool(true)) {
-        let message = format!(
-            "prompts[\"{key}\"].media is not used: users send text; models get pictures, PDF documents and recordings from tools and files"
-        );
-        let warning = Diagnostic::warning("no-effect", message);
-        refused.push((warning.help("it runs as a prompt without media"), "/media".to_owned()));
+    if let Some(media) = rest("media") {
+        let (limits, unused) = media::read(media);
+        governed.media = limits;
+        for pointer in unused {
+            let path = pointer.trim_start_matches('/').replace('/', ".");
+            let warning = Diagnostic::warning("no-effect", format!("prompts[\"{key}\"].media.{path} has no effect"));
+            let help = "acted upon are, of image, document and audio: max_size_mb, allowed_formats that models are shown, \
+                        and max_images_per_msg";
+            refused.push((warning.help(help), format!("/media{pointer}")));
+        }
     }
     (governed, refused)
 }

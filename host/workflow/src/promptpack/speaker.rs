@@ -46,6 +46,7 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         temperature: parameters.temperature,
         generation: parameters.generation(choice == Some("required")),
         guards: governed.guards,
+        media: governed.media,
         model_overrides: governed.overrides,
         ..Session::default()
     }

@@ -98,7 +98,11 @@ impl State {
 }
 
 fn delegate_failure(workflow: &Arc<str>, is_composition: bool, end: &RunEnd) -> Failure {
-    let verb = if end.status == Status::Cancelled { "cancelled" } else { "failed" };
+    let verb = match end.status {
+        Status::Cancelled => "cancelled",
+        Status::Blocked => "blocked",
+        _ => "failed",
+    };
     let why = end.message.as_deref().or(end.reason.as_deref()).unwrap_or("no reason was given");
     let mut details: Map = [("target".into(), Value::from(workflow.clone()))].into_iter().collect();
     if let Some(reason) = &end.reason {
@@ -115,7 +119,7 @@ fn delegate_failure(workflow: &Arc<str>, is_composition: bool, end: &RunEnd) -> 
     }
     // What the callee failed with is what the caller fails with.
     let reason = if end.status == Status::Cancelled { "delegate-cancelled" } else { "delegate-failed" };
-    let reason = end.reason.clone().filter(|_| end.status == Status::Failed).unwrap_or_else(|| reason.into());
+    let reason = end.reason.clone().filter(|_| end.status != Status::Cancelled).unwrap_or_else(|| reason.into());
     // A document whose states run its own step graphs delegates to none.
     let message = match is_composition {
         true => format!("composition `{workflow}` {verb}: {why}"),

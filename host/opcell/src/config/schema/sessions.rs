@@ -123,6 +123,10 @@ pub fn settings() -> Value {
                 "model": text("The model that writes summaries; by default the one that the session asks."),
                 "summary-tokens": {"type": "integer", "minimum": 100, "maximum": 100_000, "default": 2_000, "description": "Maximum tokens of a summary."},
                 "timeout-seconds": {"type": "integer", "minimum": 1, "maximum": 3_600, "default": 120, "description": "Seconds that a summary may take."},
+                "pin": about(table(&[], json!({
+                    "containing": texts("Texts: messages of people and answers of the model with one of them stay. At most 16, each of 1 to 200 bytes."),
+                    "tools": texts("Tools, at most 16: their results stay, with the calls."),
+                })), "Messages that are neither left out nor summarised."),
             })), "Shortens requests when a conversation nears its model's context: old tool results first, then old rounds; the run keeps all of it."),
             "result-limit": {"type": "integer", "minimum": 1_000, "maximum": 1_000_000, "default": 65_536, "description": "Bytes of a tool's result that a model is shown; of a longer one it is shown the beginning, the end and a handle, by which it reads the rest with `read_result`."},
             "approve": approve("Rules for tool calls that wait for a person; the rules of all places apply, and the strictest decides."),
