@@ -1,5 +1,5 @@
-//! A session whose model calls a tool a thousand times: with a rule that asks a person about calls that change something,
-//! and without one. The tool changes nothing, so that no one is asked.
+//! Sessions whose model calls a tool a thousand times: with a rule that asks a person about calls that change something,
+//! and without one, where the tool changes nothing, so that no one is asked; and with a tool that shows pictures.
 
 use crate::work;
 use anyhow::Result;
@@ -91,5 +91,63 @@ impl Sessions for CallingModel {
 
     async fn call_tool(&self, _call: ToolCall) -> Reply<Value> {
         Ok(Value::from("seen")).into()
+    }
+}
+
+/// A model that calls its tool a thousand times, which shows a new picture each time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShowingModel;
+
+impl ShowingModel {
+    /// The answers with a call.
+    pub const TURNS: usize = 1_000;
+
+    /// Bytes of each picture in base64.
+    pub const PICTURE_BYTES: usize = 128 << 10;
+
+    /// The workflow of one such session.
+    ///
+    /// # Errors
+    /// When it is not a workflow.
+    pub fn program() -> Result<Arc<Program>> {
+        work::program(
+            r#"{"version":"workflow-ir/v1","name":"shows","steps":[{"name":"show","type":"session",
+                "session":{"tools":["look"],"max-rounds":1001,"contributions":[{"type":"template","text":"work","vars":{}}]},
+                "outputs":{"final-llm-reply":{"source":"session/final-llm-reply"}},
+                "yields":{"type":"text","text":"final-llm-reply"}}]}"#,
+        )
+    }
+}
+
+#[async_trait]
+impl Sessions for ShowingModel {
+    async fn open(&self, request: OpenSession) -> Result<OpenedSession, Failure> {
+        CallingModel { asks: false }.open(request).await
+    }
+
+    async fn complete(&self, round: ModelRound, _sink: Option<&dyn TextSink>) -> Result<ModelReply, Failure> {
+        let answered = round.messages.len() / 2;
+        let call = || ToolCallRequest {
+            id: format!("call-{answered}"),
+            name: TOOL.to_owned(),
+            arguments: Value::object([("number", Value::from(answered))]),
+        };
+        let message = match answered < Self::TURNS {
+            true => Message { tool_calls: vec![call()], ..Message::assistant("") },
+            false => Message::assistant("done"),
+        };
+        Ok(ModelReply { message, ..ModelReply::text(round.of.model, "") })
+    }
+
+    fn tool_effects(&self, _tool: &str) -> Effects {
+        Effects::Pure
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
+        // Each has its own bytes, so that none is kept for another.
+        let number = call.request.arguments.get("number").map(Value::to_json).unwrap_or_default();
+        let data = format!("{number:0>8}").repeat(Self::PICTURE_BYTES / 8);
+        let picture = [("type", Value::from("image")), ("mimeType", Value::from("image/png")), ("data", data.into())];
+        Ok(Value::array([Value::object(picture)])).into()
     }
 }

@@ -6,6 +6,7 @@ pub mod commands;
 pub mod in_process;
 #[cfg(feature = "cells")]
 pub mod in_turns;
+pub mod sessions;
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};

@@ -18,8 +18,8 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --compare               and compares them with the baseline
        cargo xtask bench --targets [--json] [--extism] [--only GROUP,…] [--occasions N]
                                                  every target, met or not, or those of some groups (cells, turns, workflows,
-                                                 start, memory, commands, each-cells, transforms, engine): medians and
-                                                 spread of three occasions, or of N; Extism's program is built first, which
+                                                 start, memory, commands, each-cells, transforms, engine, sessions):
+                                                 medians and spread of three occasions, or of N; Extism's program is built first, which
                                                  takes minutes
        cargo xtask bench --scale [--json] [--only GROUP,…] [--most N] [--directory DIRECTORY]
                                                  cost as work grows by factors of ten, drawn, or that of some groups (runs,

@@ -8,7 +8,7 @@
 //! figure is the median of them.
 
 use anyhow::{Context as _, Result, bail};
-use opcell_benches::targets::{Bound, Target, commands, in_process};
+use opcell_benches::targets::{Bound, Target, commands, in_process, sessions};
 #[cfg(feature = "cells")]
 use opcell_benches::targets::{
     cells::{self, Extism},
@@ -25,7 +25,7 @@ static ALLOCATOR: opcell_allocator::Allocator = opcell_allocator::Allocator;
 
 /// The groups that can be measured by themselves, with what they need: `c`ells in this build, an `e`cho, the `o`pcell
 /// command.
-const GROUPS: [(&str, &str); 9] = [
+const GROUPS: [(&str, &str); 10] = [
     ("cells", "ce"),
     ("turns", "ce"),
     ("workflows", "ce"),
@@ -35,6 +35,7 @@ const GROUPS: [(&str, &str); 9] = [
     ("each-cells", "eo"),
     ("transforms", ""),
     ("engine", ""),
+    ("sessions", ""),
 ];
 
 /// Occasions on which everything is measured.
@@ -195,6 +196,10 @@ async fn once(asked: &Asked) -> Result<Measured> {
         // On a thread of the runtime, like the requests of a server: from outside, each run would begin with waking
         // one up.
         targets.extend(tokio::spawn(async { in_process::engine().await }).await??);
+    }
+    if asked.measures("sessions") {
+        say("conversations: bytes, first bytes, pieces, pictures");
+        targets.extend(tokio::spawn(async { sessions::sessions().await }).await??);
     }
     Ok(Measured { targets, machine, notes })
 }

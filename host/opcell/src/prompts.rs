@@ -78,6 +78,9 @@ pub struct PromptPrice {
     pub from_cache: f64,
     /// Cost of tokens that it reads and keeps.
     pub into_cache: f64,
+    /// The day of Opcell's catalogue, if the prices are from it and not the project's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalogue: Option<String>,
 }
 
 /// One message that is there before the model answers.
@@ -200,7 +203,8 @@ impl Host {
         let (system, tools) = self.sessions().prompt(&request)?;
         let price = self.sessions().listed_model(&request).and_then(|listed| {
             let (from_cache, into_cache) = listed.config.cache_costs()?;
-            Some(PromptPrice { model: listed.full_id(), from_cache, into_cache })
+            let catalogue = listed.prices_of.map(str::to_owned);
+            Some(PromptPrice { model: listed.full_id(), from_cache, into_cache, catalogue })
         });
         let mut conversation = before.conversation(None, &declared.contributions);
         for group in &declared.prompts {

@@ -240,3 +240,84 @@ async fn a_request_names_one_host_and_a_body_that_is_too_large_is_not_waited_for
     assert!(read.is_ok() && &answer == b"HTTP/1.1 413", "{answer:?}");
     stop.cancel();
 }
+
+/// A model that thinks, says a word, and the rest when it may.
+struct Slow(std::sync::Arc<tokio::sync::Semaphore>);
+
+#[opcell::async_trait]
+impl opcell::Model for Slow {
+    async fn complete(
+        &self,
+        round: &opcell::ModelRound,
+        sink: Option<&dyn opcell::TextSink>,
+    ) -> Result<opcell::ModelReply, opcell::Failure> {
+        // The runs of a server are told of.
+        let sink = sink.unwrap();
+        sink.piece(opcell::AnswerPiece::Reasoning("hm"));
+        sink.text("one ");
+        let may = tokio::select! {
+            may = self.0.acquire() => may,
+            () = round.cancel.cancelled() => return Err(opcell::Failure::host("cancelled", "the run was cancelled")),
+        };
+        may.unwrap().forget();
+        sink.text("two");
+        Ok(opcell::ModelReply::text(&round.model, "one two"))
+    }
+}
+
+/// Reads a stream of events until it has a text, or ends.
+async fn read_until(stream: &mut TcpStream, all: &mut String, text: &str) {
+    let mut buffer = [0; 4_096];
+    while !all.contains(text) {
+        let bytes = tokio::time::timeout(Duration::from_secs(60), stream.read(&mut buffer)).await.unwrap().unwrap();
+        assert!(bytes > 0, "no {text} in {all}");
+        all.push_str(&String::from_utf8_lossy(&buffer[..bytes]));
+    }
+}
+
+async fn followed(address: &str, run: &str, query: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET /v1/default/runs/{run}/events{query} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_told_while_they_come_to_those_who_ask_and_end_with_their_round() {
+    let may = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let host = Host::builder().model(Slow(may.clone())).build().await.unwrap();
+    let workflow = r#"{:name "ask" :description "Asks" :steps [{:name "ask" :type :session :model "m/n" :tools []
+        :contributions [{:type :template :text "Say." :vars {}}]}]}"#;
+    let (address, stop) = serve(vec![("default", host.clone())], Access::Open).await;
+    let compiled = Workflow::of(document::compile(Path::new("ask.edn"), workflow.to_owned())).unwrap();
+    for run in ["said", "stopped"] {
+        // Left to the server's worker, which tells of what its models say.
+        let options = RunOptions { run: Some(run.parse().unwrap()), detach: true, ..RunOptions::default() };
+        options.release.cancel();
+        host.start_with(&compiled, Value::Null, options).await.unwrap().finished().await.unwrap();
+        let (mut plain, mut text, mut all) = (String::new(), String::new(), String::new());
+        let mut unasked = followed(&address, run, "").await;
+        let mut reader = followed(&address, run, "?pieces=text").await;
+        read_until(&mut reader, &mut text, r#"data: {"text":"one ","effect":"#).await;
+        let mut late = followed(&address, run, "?pieces=all").await;
+        read_until(&mut late, &mut all, r#"data: {"text":"one ","effect":"#).await;
+        assert!(all.contains(r#"data: {"reasoning":"hm","effect":"#), "{all}");
+        assert!(!text.contains("hm"), "{text}");
+        // One that goes away disturbs neither the run nor the others.
+        drop(reader);
+        match run {
+            "said" => may.add_permits(1),
+            _ => {
+                let path = format!("/v1/default/runs/{run}/cancel");
+                let answer = request(&address, "POST", &path, "content-type: application/json\r\n\n{}").await;
+                assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+            }
+        }
+        read_until(&mut late, &mut all, "event: run-finished").await;
+        read_until(&mut unasked, &mut plain, "event: run-finished").await;
+        let (ended, finished) = (all.find(r#"{"ended":true,"#), all.find("event: run-finished"));
+        assert!(ended.is_some() && ended < finished, "{all}");
+        assert!(!plain.contains("event: piece"), "{plain}");
+    }
+    stop.cancel();
+}

@@ -7,6 +7,7 @@ mod catalogue;
 mod coding;
 #[cfg_attr(not(feature = "providers"), expect(dead_code, reason = "secrets are read by providers alone"))]
 mod config;
+mod known;
 #[cfg(feature = "providers")]
 mod logprobs;
 #[cfg(feature = "providers")]

@@ -79,9 +79,9 @@ impl HostSessions {
         self.assemble(request, &Current::default()).map(|assembled| (assembled.prompt, assembled.tools))
     }
 
-    /// The model that a session would ask first, where an operator listed it.
+    /// The model that a session would ask first, where an operator listed it or the catalogue has it.
     #[must_use]
-    pub fn listed_model(&self, request: &OpenSession) -> Option<&ListedModel> {
+    pub fn listed_model(&self, request: &OpenSession) -> Option<ListedModel> {
         let settings = settings::effective(request, &self.profiles, &self.defaults).ok()?.settings;
         self.models.listed_for(settings.model.as_ref())
     }

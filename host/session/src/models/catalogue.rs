@@ -3,6 +3,7 @@
 use super::config::{FALLBACK_REASONS, ModelConfig, ModelsConfig, ProviderConfig, TenantKey};
 #[cfg(feature = "providers")]
 use super::provider::Provider;
+use super::known;
 use super::query::{self, Attributes, QueryError};
 #[cfg(not(feature = "providers"))]
 use super::unavailable::Provider;
@@ -28,8 +29,10 @@ pub struct ListedModel {
     pub api: &'static str,
     /// `true` if its provider's key is there.
     pub configured: bool,
-    /// The operator's configuration.
+    /// The operator's configuration, and the catalogue's where that says nothing.
     pub config: ModelConfig,
+    /// The day of the catalogue, if the prices are from it.
+    pub prices_of: Option<&'static str>,
 }
 
 impl ListedModel {
@@ -208,7 +211,11 @@ impl Models {
         for (name, mut provider) in providers {
             provider.prompt_cache = provider.prompt_cache.or(config.prompt_cache);
             let error = |message| ModelsError::Provider { provider: name.clone(), message };
-            for model in &provider.models {
+            // What the project does not say of its models.
+            let mut listed = std::mem::take(&mut provider.models);
+            let from_catalogue: Vec<bool> = listed.iter_mut().map(|model| known::complete(&provider, model)).collect();
+            provider.models = listed;
+            for (model, has_known_prices) in provider.models.iter().zip(from_catalogue) {
                 if model.id.is_empty() {
                     return Err(error("every entry of `models` needs an `id`".to_owned()));
                 }
@@ -217,6 +224,7 @@ impl Models {
                     api: provider.api.name(),
                     configured: provider.api_key.as_ref().is_none_or(super::SecretSource::is_set),
                     config: model.clone(),
+                    prices_of: has_known_prices.then(known::date),
                 });
             }
             let built = Provider::new(&name, provider).map_err(error)?;
@@ -415,19 +423,37 @@ impl Models {
         Err(SelectError::Depth)
     }
 
-    /// The tokens that a model takes and gives in one round, where an operator listed them.
+    /// A model that is not listed, as the catalogue has it.
+    fn known(&self, provider: &str, id: &str) -> Option<&'static ModelConfig> {
+        match self.providers.get(provider)? {
+            Answering::Http(http) => http.known(id),
+            Answering::Own(_) => None,
+        }
+    }
+
+    /// The tokens that a model takes and gives in one round, where an operator listed them or the catalogue has them.
     #[must_use]
     pub fn context_window(&self, model: &str) -> Option<u64> {
         let (provider, id) = model.split_once('/')?;
-        let listed = self.listed.iter().find(|listed| listed.provider == provider && listed.config.id == id)?;
-        listed.config.context_window
+        let listed = self.listed.iter().find(|listed| listed.provider == provider && listed.config.id == id);
+        match listed {
+            Some(listed) => listed.config.context_window,
+            None => self.known(provider, id)?.context_window,
+        }
     }
 
-    /// The model that a session would ask first, as it was listed; `None` if it was not.
+    /// The model that a session would ask first, as it was listed or as the catalogue has it; `None` if neither.
     #[must_use]
-    pub fn listed_for(&self, selection: Option<&ModelSelection>) -> Option<&ListedModel> {
-        let id = self.select(selection).ok()?.into_iter().next()?;
-        self.listed.iter().find(|model| model.full_id() == id)
+    pub fn listed_for(&self, selection: Option<&ModelSelection>) -> Option<ListedModel> {
+        let full_id = self.select(selection).ok()?.into_iter().next()?;
+        if let Some(listed) = self.listed.iter().find(|model| model.full_id() == full_id) {
+            return Some(listed.clone());
+        }
+        let (provider, id) = full_id.split_once('/')?;
+        let Answering::Http(http) = self.providers.get(provider)? else { return None };
+        let config = ModelConfig { id: id.to_owned(), ..http.known(id)?.clone() };
+        let prices_of = config.input_cost.map(|_| known::date());
+        Some(ListedModel { provider: provider.to_owned(), api: http.api(), configured: true, config, prices_of })
     }
 
     /// Why a model's answers come without the probabilities of their tokens, where its provider has none.

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, AnswerReader, Fault};
 use super::config::{Api, ModelConfig, ProviderConfig, Secret, TenantKey};
+use super::known;
 use super::protocols::{self, Ask, Outgoing};
 use super::wire::{self, WireNames};
 use super::{Model, Shown, failure, logprobs, textual, transport};
@@ -56,7 +57,17 @@ impl Provider {
     }
 
     fn model(&self, id: &str) -> Option<&ModelConfig> {
-        self.config.models.iter().find(|model| model.id == id)
+        self.config.models.iter().find(|model| model.id == id).or_else(|| self.known(id))
+    }
+
+    /// A model of the catalogue.
+    pub(super) fn known(&self, id: &str) -> Option<&'static ModelConfig> {
+        known::find(&self.config, id)
+    }
+
+    /// The name of its protocol.
+    pub(super) fn api(&self) -> &'static str {
+        self.config.api.name()
     }
 
     /// The secrets for one round, read now so that a changed key counts at once. A tenant's key is sent alone: headers

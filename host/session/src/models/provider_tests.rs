@@ -574,6 +574,30 @@ async fn the_arguments_of_a_tool_are_held_to_a_schema_that_says_everything() {
 }
 
 #[tokio::test]
+async fn anthropic_holds_the_first_tools_with_closed_schemas_of_models_that_can() {
+    let property = json!({"type": "string"});
+    let closed = json!({"type": "object", "properties": {"q": property}, "required": ["q"], "additionalProperties": false});
+    let open = json!({"type": "object", "properties": {"q": property}});
+    for (model, held) in [("claude-sonnet-4-5", 20), ("claude-3-7-sonnet-latest", 0), ("m-1", 0)] {
+        let key = key();
+        let server = Server::start(vec![Canned::json(anthropic_text("fine"))]).await;
+        let models = models(&server, Api::AnthropicMessages, &key, |_| {});
+        let mut asked = ask("go");
+        asked.model = format!("test/{model}");
+        let tool = |number: usize| {
+            let schema = if number == 1 { &open } else { &closed };
+            ToolDescription::new(format!("t{number}"), "Does.", Value::from(schema.clone()))
+        };
+        asked.session = std::sync::Arc::new(OpenedSession { tools: (0..25).map(tool).collect(), ..session("") });
+        models.complete(&asked, None).await.unwrap();
+        let body = &server.asked()[0].body;
+        let strict: Vec<usize> = (0..25).filter(|at| body["tools"][*at]["strict"] == true).collect();
+        assert_eq!(strict.len(), held, "{model}");
+        assert!(!strict.contains(&1) && strict.iter().all(|at| *at <= held), "{strict:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_failure_has_what_was_received_before_the_stream_failed() {
     let piece = |text: &str| ("", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
     let broken = ("", json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));

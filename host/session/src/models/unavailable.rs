@@ -1,17 +1,32 @@
 //! Stands where models over HTTP would be, in a program that is built without them.
 
-use super::{Model, TenantKey, config::ProviderConfig, failure};
+use super::{
+    Model, TenantKey,
+    config::{ModelConfig, ProviderConfig},
+    failure, known,
+};
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};
 
 /// A provider that cannot be reached.
 pub(super) struct Provider {
     name: String,
+    config: ProviderConfig,
 }
 
 impl Provider {
-    pub(super) fn new(name: &str, _config: ProviderConfig) -> Result<Self, String> {
-        Ok(Self { name: name.to_owned() })
+    pub(super) fn new(name: &str, config: ProviderConfig) -> Result<Self, String> {
+        Ok(Self { name: name.to_owned(), config })
+    }
+
+    /// A model of the catalogue.
+    pub(super) fn known(&self, id: &str) -> Option<&'static ModelConfig> {
+        known::find(&self.config, id)
+    }
+
+    /// The name of its protocol.
+    pub(super) fn api(&self) -> &'static str {
+        self.config.api.name()
     }
 }
 

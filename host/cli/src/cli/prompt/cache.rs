@@ -68,10 +68,11 @@ pub fn text(prompt: &StepPrompt) -> String {
         Some(price) => writeln!(
             text,
             "{}: ${:.6} for the first round, ${:.6} for the same tokens in the second; answers and new messages are \
-             added to both.",
+             added to both.{}",
             price.model,
             dollars(all, price.into_cache),
-            dollars(all, price.from_cache)
+            dollars(all, price.from_cache),
+            price.catalogue.as_ref().map(|day| format!(" Prices: Opcell's catalogue of {day}.")).unwrap_or_default()
         ),
         None => writeln!(text, "The project lists no prices for this model: see `input-cost` and `cache-read-cost`."),
     };
@@ -84,11 +85,15 @@ pub fn json(prompt: &StepPrompt) -> Json {
     let (all, shared) = sums(&parts);
     let part = |part: &Part| json!({"name": part.name, "tokens": part.tokens, "shared": part.is_shared});
     let price = prompt.price.as_ref().map(|price| {
-        json!({
+        let mut told = json!({
             "model": price.model,
             "first-round": dollars(all, price.into_cache),
             "second-round": dollars(all, price.from_cache),
-        })
+        });
+        if let (Some(told), Some(day)) = (told.as_object_mut(), &price.catalogue) {
+            told.insert("catalogue".to_owned(), json!(day));
+        }
+        told
     });
     json!({
         "step": prompt.step,

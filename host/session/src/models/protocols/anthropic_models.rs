@@ -66,6 +66,16 @@ impl AnthropicModel {
         }
     }
 
+    /// Returns `true` if it takes tools whose arguments are held to their schema.
+    pub(super) fn has_strict_tools(&self) -> bool {
+        match self.family {
+            Family::Opus => self.is_from((4, 1)),
+            Family::Sonnet | Family::Haiku => self.is_from((4, 5)),
+            Family::Newer => true,
+            Family::Unknown => false,
+        }
+    }
+
     /// Returns `true` if the effort may be `xhigh`.
     pub(super) fn has_extra_effort(&self) -> bool {
         match self.family {
@@ -138,5 +148,9 @@ mod tests {
         ] {
             assert_eq!(of(name), expected, "{name}");
         }
+        let strict = ["claude-opus-4-1-20250805", "claude-sonnet-4-5", "claude-haiku-4-5", "claude-mythos-1"];
+        let others = ["claude-opus-4-20250514", "claude-sonnet-4-20250514", "claude-3-7-sonnet-latest", "m-1"];
+        assert!(strict.iter().all(|name| AnthropicModel::parse(name).has_strict_tools()));
+        assert!(!others.iter().any(|name| AnthropicModel::parse(name).has_strict_tools()));
     }
 }

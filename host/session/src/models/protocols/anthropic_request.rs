@@ -4,7 +4,7 @@ use super::anthropic_models::AnthropicModel;
 use super::attachments::anthropic_part;
 use super::cache;
 use super::request::{Ask, Effort, Outgoing, Turn, sent_arguments, set, set_some};
-use super::strict_schema::strict;
+use super::strict_schema::{is_strict, strict};
 use opcell_engine::conversation::{Message, ToolCallRequest};
 use opcell_ir::ir::SpeedMode;
 use serde_json::{Map, Value as Json, json};
@@ -15,6 +15,9 @@ const VERSION: &str = "2023-06-01";
 /// The word by which the API is asked for its fast mode, which it calls a beta.
 const FAST_MODE: &str = "fast-mode-2026-02-01";
 
+/// Tools of a request whose arguments the API holds to their schema: it refuses more.
+const MAX_STRICT_TOOLS: usize = 20;
+
 /// Tokens that an older model may think, by effort.
 const THINK_LOW: u32 = 1024;
 const THINK_MEDIUM: u32 = 8000;
@@ -23,7 +26,13 @@ const THINK_HIGH: u32 = 24_000;
 pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     let model = AnthropicModel::parse(ask.id);
     let mut body = json!({"model": ask.id, "stream": ask.streamed});
-    let tools = ask.tools().map(|(name, description, schema)| tool(&name, description, schema));
+    let mut strict_tools = if model.has_strict_tools() { MAX_STRICT_TOOLS } else { 0 };
+    let tools = ask.tools().map(|(name, description, schema)| {
+        // The first ones, in every round the same: what is cached stays.
+        let is_held = strict_tools > 0 && is_strict(&schema);
+        strict_tools -= usize::from(is_held);
+        tool(&name, description, schema, is_held)
+    });
     let mut tools: Vec<Json> = tools.collect();
     let mut messages = messages(ask);
     let system = ask.system();
@@ -94,8 +103,10 @@ fn think(body: &mut Json, output: &mut Map<String, Json>, model: &AnthropicModel
     }
 }
 
-fn tool(name: &str, description: &str, schema: Json) -> Json {
-    json!({"name": name, "input_schema": schema, "description": description})
+fn tool(name: &str, description: &str, schema: Json, is_strict: bool) -> Json {
+    let mut tool = json!({"name": name, "input_schema": schema, "description": description});
+    set_some(&mut tool, "strict", is_strict.then_some(true));
+    tool
 }
 
 /// The system prompt: the part that other sessions share, and the rest.
