@@ -5,7 +5,7 @@ use futures_util::{Stream, StreamExt as _};
 use opcell::{AnswerPiece, EffectId, RunText, RunUpdate, Value};
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 use tokio::sync::broadcast;
 
