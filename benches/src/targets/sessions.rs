@@ -177,10 +177,8 @@ async fn bytes_per_round() -> Result<Target> {
     let fresh: usize = bodies.windows(2).map(|pair| pair[1].len() - shared(&pair[0], &pair[1])).sum();
     let all: usize = bodies.iter().skip(1).map(Vec::len).sum();
     let rounds = (TURNS - 1) as f64;
-    let how = format!(
-        "{TURNS} turns, {TOOLS} tools: {:.0} bytes a round without a shared beginning",
-        all as f64 / rounds
-    );
+    let how =
+        format!("{TURNS} turns, {TOOLS} tools: {:.0} bytes a round without a shared beginning", all as f64 / rounds);
     Ok(Target::new("bytes of a round that are new", Bound::AtMost, 1_000.0, Some(fresh as f64 / rounds), how))
 }
 

@@ -56,7 +56,9 @@ impl RunQuery {
     /// The status as the journal keeps it, where that is what people use: the others depend on the time and the driver.
     #[must_use]
     pub fn stored_status(&self) -> Option<&str> {
-        self.status.as_deref().filter(|status| matches!(*status, "suspended" | "completed" | "failed" | "blocked" | "cancelled"))
+        self.status
+            .as_deref()
+            .filter(|status| matches!(*status, "suspended" | "completed" | "failed" | "blocked" | "cancelled"))
     }
 
     pub(crate) fn of(&self, runs: Vec<RunEntry>) -> Result<Vec<RunEntry>, JournalError> {

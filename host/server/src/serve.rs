@@ -18,6 +18,7 @@ use opcell_engine::{
     Engine, ResumeOptions, RunError, RunOutcome,
     worker::{Turns, Worker, WorkerEvent, WorkerOptions},
 };
+use opcell_journal::RunId;
 use std::{
     io,
     net::{SocketAddr, TcpListener},
@@ -25,7 +26,6 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
-use opcell_journal::RunId;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

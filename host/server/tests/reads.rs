@@ -277,7 +277,9 @@ async fn read_until(stream: &mut TcpStream, all: &mut String, text: &str) {
 
 async fn followed(address: &str, run: &str, query: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let head = format!("GET /v1/default/runs/{run}/events{query} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n");
+    let head = format!(
+        "GET /v1/default/runs/{run}/events{query} HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     stream
 }

@@ -79,8 +79,8 @@ pub use config::{
 };
 pub use query::{CRITERIA, QueryError};
 pub use recorder::Recorder;
-pub(crate) use shown::Shown;
 pub use script::{Order, SCHEMA as SCRIPT_SCHEMA, Script, ScriptError, ScriptedModel, Turn, When};
+pub(crate) use shown::Shown;
 
 use async_trait::async_trait;
 use opcell_engine::ports::{Failure, ModelReply, ModelRound, TextSink};

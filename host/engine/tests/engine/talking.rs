@@ -114,7 +114,10 @@ async fn a_run_without_structured_output_is_blocked_and_so_is_its_caller_unless_
     let caller = r#"{"name":"d","type":"delegate","delegate":{"target":"inner","prompt-string":"x"},"yields":{"type":"delegated"}}"#;
     let outcome = Script::new().workflow(&inner).says(["no", "still no"]).run(&routed(caller), "{}").await;
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Blocked, Some("invalid-structured-output")));
-    assert!(outcome.message.as_deref().is_some_and(|message| message.contains("Delegated workflow blocked")), "{outcome:?}");
+    assert!(
+        outcome.message.as_deref().is_some_and(|message| message.contains("Delegated workflow blocked")),
+        "{outcome:?}"
+    );
     let pack = format!(
         r#"{{"version":"workflow-ir/v1","name":"w","dialect":{{"printing":"go","lifecycle":"routed"}},"steps":[{}]}}"#,
         structured()

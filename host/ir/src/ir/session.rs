@@ -222,10 +222,9 @@ fn pinned_texts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec
     let fits = texts.len() <= PINS.0 && texts.iter().all(|text| (1..=PINS.1).contains(&text.len()));
     match fits {
         true => Ok(texts),
-        false => Err(serde::de::Error::custom(format!(
-            "expected at most {} texts, each of 1 to {} bytes",
-            PINS.0, PINS.1
-        ))),
+        false => {
+            Err(serde::de::Error::custom(format!("expected at most {} texts, each of 1 to {} bytes", PINS.0, PINS.1)))
+        }
     }
 }
 

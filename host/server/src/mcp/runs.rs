@@ -347,7 +347,9 @@ impl McpServer {
             }
         };
         let mut result = match outcome.status {
-            Status::Failed | Status::Blocked | Status::Cancelled => CallToolResult::error(vec![ContentBlock::text(text)]),
+            Status::Failed | Status::Blocked | Status::Cancelled => {
+                CallToolResult::error(vec![ContentBlock::text(text)])
+            }
             _ => CallToolResult::success(vec![ContentBlock::text(text)]),
         };
         result.structured_content = Some(json!({

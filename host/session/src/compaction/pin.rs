@@ -30,7 +30,9 @@ impl Pinned {
                     let call = answer.tool_calls.iter().find(of_call);
                     call.is_some_and(|call| pin.tools.contains(&call.name))
                 }),
-                Role::User | Role::Assistant => pin.containing.iter().any(|text| message.content.contains(text.as_str())),
+                Role::User | Role::Assistant => {
+                    pin.containing.iter().any(|text| message.content.contains(text.as_str()))
+                }
             };
             match message.role {
                 Role::Assistant => answer = Some((at, message)),

@@ -65,7 +65,8 @@ pub(crate) fn with_summary(round: &ModelRound) -> Cow<'_, ModelRound> {
     }
     let all: Vec<&Message> = round.messages.iter().collect();
     let pinned = pinned(round, &all);
-    let kept: Vec<&Message> = (from..to).filter(|at| pinned.is_kept(*at)).filter_map(|at| all.get(at).copied()).collect();
+    let kept: Vec<&Message> =
+        (from..to).filter(|at| pinned.is_kept(*at)).filter_map(|at| all.get(at).copied()).collect();
     let count = to - from - kept.len();
     let but = if kept.is_empty() { "" } else { ", but those that follow it," };
     let note = format!(
@@ -294,7 +295,8 @@ mod tests {
         let later = plan(&asked, &rule, 500, CompactionReason::Threshold).unwrap();
         assert!(later.written(&asked, 4_000).contains("[Summary of what came before]"));
         let answer = later.judged(&rule, Ok(ModelReply::text("m", "Still well.")), "m");
-        asked.of.summaries = Summaries { newest: answer.summary.map(|summary| Arc::new(*summary)), ..Summaries::default() };
+        asked.of.summaries =
+            Summaries { newest: answer.summary.map(|summary| Arc::new(*summary)), ..Summaries::default() };
         let sent: Vec<Message> = with_summary(&asked).messages.iter().cloned().collect();
         assert_eq!(sent[1..4], [all[3].clone(), all[4].clone(), all[6].clone()]);
     }

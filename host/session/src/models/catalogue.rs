@@ -1,9 +1,9 @@
 //! All models of a host: which there are, which a session is given, and who answers for each.
 
 use super::config::{FALLBACK_REASONS, ModelConfig, ModelsConfig, ProviderConfig, TenantKey};
+use super::known;
 #[cfg(feature = "providers")]
 use super::provider::Provider;
-use super::known;
 use super::query::{self, Attributes, QueryError};
 #[cfg(not(feature = "providers"))]
 use super::unavailable::Provider;

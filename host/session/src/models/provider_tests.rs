@@ -576,7 +576,8 @@ async fn the_arguments_of_a_tool_are_held_to_a_schema_that_says_everything() {
 #[tokio::test]
 async fn anthropic_holds_the_first_tools_with_closed_schemas_of_models_that_can() {
     let property = json!({"type": "string"});
-    let closed = json!({"type": "object", "properties": {"q": property}, "required": ["q"], "additionalProperties": false});
+    let closed =
+        json!({"type": "object", "properties": {"q": property}, "required": ["q"], "additionalProperties": false});
     let open = json!({"type": "object", "properties": {"q": property}});
     for (model, held) in [("claude-sonnet-4-5", 20), ("claude-3-7-sonnet-latest", 0), ("m-1", 0)] {
         let key = key();

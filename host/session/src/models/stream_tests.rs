@@ -85,7 +85,8 @@ fn whole(api: Api) -> Vec<(&'static str, Json)> {
             let begin = |at: u32, block: Json| {
                 ("", json!({"type": "content_block_start", "index": at, "content_block": block}))
             };
-            let delta = |at: u32, delta: Json| ("", json!({"type": "content_block_delta", "index": at, "delta": delta}));
+            let delta =
+                |at: u32, delta: Json| ("", json!({"type": "content_block_delta", "index": at, "delta": delta}));
             let stop = |at: u32| ("", json!({"type": "content_block_stop", "index": at}));
             vec![
                 ("", json!({"type": "message_start", "message": anthropic(json!([]), "")})),
@@ -117,7 +118,10 @@ fn whole(api: Api) -> Vec<(&'static str, Json)> {
                 ("", json!({"type": format!("response.{kind}.delta"), "output_index": at, "delta": delta}))
             };
             let done = |at: u32, arguments: &str| {
-                ("", json!({"type": "response.function_call_arguments.done", "output_index": at, "arguments": arguments}))
+                (
+                    "",
+                    json!({"type": "response.function_call_arguments.done", "output_index": at, "arguments": arguments}),
+                )
             };
             let called = |id: &str| json!({"type": "function_call", "call_id": id, "name": "a_b", "arguments": ""});
             vec![
@@ -261,7 +265,10 @@ async fn a_sink_that_takes_back_what_it_showed_is_asked_for_again_after_text() {
         let told = collected.told();
         match requests {
             1 => assert_eq!((told, reply.is_err()), (vec!["text: half".to_owned()], true)),
-            _ => assert_eq!((&told[1..], reply.is_ok()), (&["restarted: ".to_owned(), "text: fine".to_owned()][..], true)),
+            _ => assert_eq!(
+                (&told[1..], reply.is_ok()),
+                (&["restarted: ".to_owned(), "text: fine".to_owned()][..], true)
+            ),
         }
     }
 }

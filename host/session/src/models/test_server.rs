@@ -19,7 +19,12 @@ impl Canned {
     }
 
     pub(super) fn body(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: 200, headers: vec![("content-type", content_type.to_owned())], body: body.into(), is_unfinished: false }
+        Self {
+            status: 200,
+            headers: vec![("content-type", content_type.to_owned())],
+            body: body.into(),
+            is_unfinished: false,
+        }
     }
 
     /// Server-sent events; each item is `(event, data)`.

@@ -104,13 +104,11 @@ mod tests {
 
     #[test]
     fn limits_are_read_and_whatever_has_no_effect_is_named() {
-        let (limits, unused) = of(
-            r#"{"enabled": true, "supported_types": ["image", "document", "video"],
+        let (limits, unused) = of(r#"{"enabled": true, "supported_types": ["image", "document", "video"],
                 "image": {"max_size_mb": 2, "allowed_formats": ["JPG", ".png", "tiff"], "max_images_per_msg": 3,
                     "default_detail": "high", "require_caption": true},
                 "document": {"max_pages": 4}, "audio": {"max_size_mb": 1}, "video": {"max_size_mb": 9},
-                "examples": [{"name": "e", "role": "user", "parts": [{"type": "text", "text": "x"}]}]}"#,
-        );
+                "examples": [{"name": "e", "role": "user", "parts": [{"type": "text", "text": "x"}]}]}"#);
         let pictures = MediaLimit {
             max_bytes: Some(2 << 20),
             types: Some(vec!["image/jpeg".to_owned(), "image/png".to_owned()]),

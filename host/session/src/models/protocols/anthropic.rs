@@ -1,8 +1,8 @@
 //! Answers of Anthropic's messages.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens, arguments,
-    arguments_of_text, count, error_in, parts_of, text_in, unwrapped, whole_number,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens,
+    arguments, arguments_of_text, count, error_in, parts_of, text_in, unwrapped, whole_number,
 };
 use opcell_engine::ports::AnswerPiece;
 use serde_json::{Map, Value as Json, json};

@@ -1,8 +1,8 @@
 //! Answers of OpenAI's chat completions, and of the many servers that speak something like it.
 
 use super::super::answer::{
-    Answer, AnswerEnd, CallDrafts, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Show, Tokens, count,
-    error_in, parse, parts_of, text_in, unwrapped, whole_number,
+    Answer, AnswerEnd, CallDrafts, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Piece, Protocol, Show,
+    Tokens, count, error_in, parse, parts_of, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;

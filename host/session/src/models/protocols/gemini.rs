@@ -1,8 +1,8 @@
 //! Answers of Google's `generateContent`.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Ignored, Protocol, Show, Tokens, arguments, count, either,
-    error_in, parts_of, text_in, unwrapped,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Ignored, Protocol, Show, Tokens, arguments,
+    count, either, error_in, parts_of, text_in, unwrapped,
 };
 use super::super::config::Api;
 use super::super::logprobs;

@@ -1,8 +1,8 @@
 //! Answers of OpenAI's responses.
 
 use super::super::answer::{
-    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens, arguments,
-    arguments_of_text, count, error_in, text_in, unwrapped, whole_number,
+    Answer, AnswerEnd, Call, CallPreview, Close, Event, Fault, Finish, Given, Ignored, Protocol, Show, Tokens,
+    arguments, arguments_of_text, count, error_in, text_in, unwrapped, whole_number,
 };
 use super::super::config::Api;
 use super::super::logprobs;
