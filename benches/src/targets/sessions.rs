@@ -266,3 +266,21 @@ pub async fn sessions() -> Result<Vec<Target>> {
     let memory = pictures().await?;
     Ok(vec![bytes_per_round().await?, first_byte().await?, small_pieces().await?, memory])
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed test")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_figure_can_be_measured_and_rounds_share_their_beginning() {
+        let targets = sessions().await.unwrap();
+        for target in &targets {
+            println!("{} {:?} ({})", target.figure, target.measured, target.how);
+            assert!(target.measured.is_some_and(f64::is_finite), "{target:?}");
+        }
+        // The others depend on the machine and the build.
+        assert_eq!(targets.first().and_then(|target| target.met), Some(true), "{:?}", targets.first());
+    }
+}
