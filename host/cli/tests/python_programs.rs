@@ -463,7 +463,10 @@ const HOSTILE: &[(&str, &str)] = &[
         "class A:\n    def __repr__(self):\n        while True: pass\nraise Exception(A())",
         "interrupted: computing time limit reached",
     ),
-    ("class E(Exception):\n    def __str__(self): raise E()\nraise E()", "program-failed: an exception that cannot be read"),
+    (
+        "class E(Exception):\n    def __str__(self): raise E()\nraise E()",
+        "program-failed: an exception that cannot be read",
+    ),
     ("class E(Exception):\n    __class__ = property(lambda self: 1 / 0)\nraise E('x')", "program-failed: "),
     ("all = []\nwhile True: all.append('x' * 100000 + str(len(all)))", "limit memory"),
     ("return 'x' * (1 << 40)", "program-failed: OverflowError"),

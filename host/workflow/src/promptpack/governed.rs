@@ -80,8 +80,8 @@ pub(super) fn read(key: &str, prompt: &Prompt) -> (Governed, Vec<Refused>) {
         for pointer in unused {
             let path = pointer.trim_start_matches('/').replace('/', ".");
             let warning = Diagnostic::warning("no-effect", format!("prompts[\"{key}\"].media.{path} has no effect"));
-            let help = "acted upon are, of image, document and audio: max_size_mb, allowed_formats that models are shown, \
-                        and max_images_per_msg";
+            let help = "these have an effect in image, document and audio: max_size_mb, max_images_per_msg, and \
+                        allowed_formats that models are shown";
             refused.push((warning.help(help), format!("/media{pointer}")));
         }
     }

@@ -7,7 +7,7 @@ use crate::cli::{
     units::{bytes, duration, milliseconds},
 };
 use clap::Args;
-use opcell::{HOST_TOOLS, source};
+use opcell::{config::HOST_TOOLS, source};
 use opcell_author::{AuthorError, Built, Profile, Project};
 use opcell_ir::Diagnostic;
 use opcell_sandbox::Grants;
