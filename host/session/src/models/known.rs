@@ -1,5 +1,6 @@
-//! The catalogue: context, prices and abilities of well-known models, as their vendors published them on a day. It is
-//! for models at their vendors' own addresses, and for what the project does not say itself.
+//! The catalogue: context, prices and abilities of well-known models on a day, as the table of the Python package
+//! `litellm` 1.110.2 has them. A model whose price depends on the size of a request has no price. It is for models at
+//! their vendors' own addresses, and for what the project does not say itself.
 
 use super::config::{Api, ModelConfig, ProviderConfig};
 use serde::Deserialize;
@@ -18,7 +19,7 @@ struct Catalogue {
 static CATALOGUE: LazyLock<Catalogue> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../data/models.json")).unwrap_or_default());
 
-/// The day of the catalogue, such as `2025-11-24`.
+/// The day of the catalogue, such as `2026-11-28`.
 pub(super) fn date() -> &'static str {
     &CATALOGUE.date
 }

@@ -33,6 +33,11 @@ pub(super) fn reader(api: Api, known: HashSet<String>, wants_logprobs: bool) -> 
     }
 }
 
+/// Lets go of the strict tools of a request that a provider refused because of them; returns `true` if it had any.
+pub(super) fn without_strict_tools(api: Api, body: &mut serde_json::Value, said: &str) -> bool {
+    api == Api::AnthropicMessages && anthropic_request::without_strict_tools(body, said)
+}
+
 /// Returns `true` if an unknown finish reason may be that of a complete answer: many servers speak chat completions,
 /// each with words of its own.
 pub(super) fn accepts_unknown_finish(api: Api) -> bool {

@@ -157,7 +157,7 @@ impl Provider {
             streamed: streamed.is_some(),
             caches: self.config.prompt_cache.unwrap_or(true),
         };
-        let (outgoing, warnings) = (protocols::outgoing(&ask), ask.warnings());
+        let (mut outgoing, mut warnings) = (protocols::outgoing(&ask), ask.warnings());
         let limit = Duration::from_secs(self.config.timeout_seconds);
 
         let mut attempt = 1;
@@ -196,6 +196,15 @@ impl Provider {
                 Ok(answer) => return Ok(ModelReply { warnings, ..finish(round, &names, answer, model, shown) }),
                 Err(fault) => fault,
             };
+            if fault.status == Some(400) && protocols::without_strict_tools(api, &mut outgoing.body, &fault.said) {
+                tracing::warn!(provider = %self.name, said = %fault.said, "model request repeated without strict tools");
+                let model = &round.model;
+                warnings.push(
+                    format!("`{model}` refused the tools' schemas as strict ones: they are sent as others").into(),
+                );
+                received.clear();
+                continue;
+            }
             // A repetition would show the beginning of the answer twice, unless that is taken back.
             let repeat = fault.repeat && shown.is_none_or(Shown::may_restart);
             let Some(wait) = self.config.retry.wait(attempt, fault.wait).filter(|_| repeat) else {

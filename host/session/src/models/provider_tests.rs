@@ -599,6 +599,46 @@ async fn anthropic_holds_the_first_tools_with_closed_schemas_of_models_that_can(
 }
 
 #[tokio::test]
+async fn strict_tools_that_anthropic_refuses_are_sent_once_more_as_others() {
+    let key = key();
+    let refused = |said: &str| Canned::json(json!({"type": "error", "error": {"message": said}})).status(400);
+    let closed = json!({
+        "type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"], "additionalProperties": false,
+    });
+    let mut asked = ask("go");
+    asked.model = "test/claude-opus-5-5".to_owned();
+    let tools = vec![ToolDescription::new("t", "Does.", Value::from(closed))];
+    asked.session = std::sync::Arc::new(OpenedSession { tools, ..session("") });
+    let server =
+        Server::start(vec![refused("Compiled grammar is too large"), Canned::json(anthropic_text("fine"))]).await;
+    let reply = models(&server, Api::AnthropicMessages, &key, |_| {}).complete(&asked, None).await.unwrap();
+    let sent: Vec<Json> = server.asked().iter().map(|asked| asked.body["tools"][0]["strict"].clone()).collect();
+    assert_eq!(sent, [json!(true), Json::Null]);
+    assert!(reply.warnings.iter().any(|warning| warning.contains("strict")), "{:?}", reply.warnings);
+    // Another refusal is one: nothing is asked again.
+    for said in ["max_tokens is too high", "Too many strict tools (21)"] {
+        let server = Server::start(vec![refused(said), refused(said), refused(said)]).await;
+        models(&server, Api::AnthropicMessages, &key, |_| {}).complete(&asked, None).await.unwrap_err();
+        assert_eq!(server.asked().len(), if said.contains("strict") { 2 } else { 1 }, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_of_anthropic_refuses_is_left_out_with_a_warning() {
+    let settings = || opcell_ir::ir::Session { temperature: Some(0.5), ..opcell_ir::ir::Session::default() };
+    for (model, taken) in [("claude-sonnet-4-6", true), ("claude-opus-5-5", false)] {
+        let key = key();
+        let server = Server::start(vec![Canned::json(anthropic_text("fine"))]).await;
+        let mut asked = ask("go");
+        asked.model = format!("test/{model}");
+        asked.session = std::sync::Arc::new(OpenedSession { settings: settings(), ..session("") });
+        let reply = models(&server, Api::AnthropicMessages, &key, |_| {}).complete(&asked, None).await.unwrap();
+        assert_eq!(server.asked()[0].body["temperature"].is_number(), taken, "{model}");
+        assert_eq!(reply.warnings.iter().any(|warning| warning.contains("`temperature`")), !taken, "{model}");
+    }
+}
+
+#[tokio::test]
 async fn a_failure_has_what_was_received_before_the_stream_failed() {
     let piece = |text: &str| ("", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
     let broken = ("", json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));

@@ -76,6 +76,34 @@ impl AnthropicModel {
         }
     }
 
+    /// Returns `true` if it takes `temperature`, `top_p` and `top_k`.
+    pub(super) fn has_sampling(&self) -> bool {
+        match self.family {
+            Family::Opus => !self.is_from((4, 7)),
+            Family::Sonnet => !self.is_from((5, 0)),
+            Family::Newer => false,
+            Family::Haiku | Family::Unknown => true,
+        }
+    }
+
+    /// Returns `true` if a request can make it call a tool.
+    pub(super) fn has_forced_calls(&self) -> bool {
+        match self.family {
+            Family::Opus | Family::Sonnet => !self.is_from((5, 5)),
+            Family::Newer => !self.is_from((5, 1)),
+            Family::Haiku | Family::Unknown => true,
+        }
+    }
+
+    /// Returns `true` if it thinks whatever a request says.
+    pub(super) fn always_thinks(&self) -> bool {
+        match self.family {
+            Family::Opus | Family::Sonnet => self.is_from((5, 5)),
+            Family::Newer => true,
+            Family::Haiku | Family::Unknown => false,
+        }
+    }
+
     /// Returns `true` if the effort may be `xhigh`.
     pub(super) fn has_extra_effort(&self) -> bool {
         match self.family {
@@ -121,6 +149,26 @@ impl AnthropicModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn newer_models_refuse_what_older_ones_take() {
+        for (name, sampling, forced, always) in [
+            ("claude-opus-4-6", true, true, false),
+            ("claude-opus-4-7-20260416", false, true, false),
+            ("claude-opus-5-5", false, false, true),
+            ("claude-sonnet-4-6", true, true, false),
+            ("claude-sonnet-5", false, true, false),
+            ("claude-sonnet-5-5", false, false, true),
+            ("claude-haiku-5-5", true, true, false),
+            ("claude-fable-5", false, true, true),
+            ("claude-mythos-5-1", false, false, true),
+            ("a-model-of-a-gateway", true, true, false),
+        ] {
+            let model = AnthropicModel::parse(name);
+            let has = (model.has_sampling(), model.has_forced_calls(), model.always_thinks());
+            assert_eq!(has, (sampling, forced, always), "{name}");
+        }
+    }
 
     #[test]
     fn names_say_what_a_model_can_do() {

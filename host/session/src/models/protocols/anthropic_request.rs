@@ -46,7 +46,8 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     if !tools.is_empty() {
         set(&mut body, "tools", tools);
     }
-    set_some(&mut body, "tool_choice", ask.must_call().then(|| json!({"type": "any"})));
+    let forces_call = ask.must_call() && model.has_forced_calls();
+    set_some(&mut body, "tool_choice", forces_call.then(|| json!({"type": "any"})));
     set(&mut body, "messages", messages);
     let mut output = Map::new();
     if let Some(effort) = ask.effort() {
@@ -63,11 +64,13 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     if !output.is_empty() {
         set(&mut body, "output_config", output);
     }
-    set_some(&mut body, "temperature", ask.round.session.settings.temperature);
+    if model.has_sampling() {
+        set_some(&mut body, "temperature", ask.round.session.settings.temperature);
+        set_some(&mut body, "top_p", ask.generation().top_p);
+        set_some(&mut body, "top_k", ask.generation().top_k);
+    }
     // The API wants a limit of every request.
     set(&mut body, "max_tokens", ask.max_tokens().unwrap_or_else(|| model.max_tokens()));
-    set_some(&mut body, "top_p", ask.generation().top_p);
-    set_some(&mut body, "top_k", ask.generation().top_k);
     let mut outgoing = ask.finish(body, "messages");
     outgoing.headers.push(("anthropic-version", VERSION.to_owned()));
     outgoing.headers.extend(is_fast.then(|| ("anthropic-beta", FAST_MODE.to_owned())));
@@ -75,9 +78,28 @@ pub(super) fn outgoing(ask: &Ask<'_>) -> Outgoing {
     outgoing
 }
 
+/// Words in which the API refuses schemas of strict tools that it could not compile together.
+const STRICT_REFUSALS: [&str; 5] = [
+    "too many strict tools",
+    "schemas contains too many",
+    "compiled grammar",
+    "grammar compilation timed out",
+    ".custom.strict",
+];
+
+/// Lets go of the strict tools of a request that the API refused because of them; returns `true` if it had any.
+pub(super) fn without_strict_tools(body: &mut Json, said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    if !STRICT_REFUSALS.iter().any(|words| said.contains(words)) {
+        return false;
+    }
+    let tools = body.get_mut("tools").and_then(Json::as_array_mut).into_iter().flatten();
+    tools.filter_map(Json::as_object_mut).fold(false, |any, tool| tool.remove("strict").is_some() || any)
+}
+
 fn think(body: &mut Json, output: &mut Map<String, Json>, model: &AnthropicModel, effort: Effort) {
     if effort == Effort::Off {
-        if model.thinks_by_default() {
+        if model.thinks_by_default() && !model.always_thinks() {
             set(body, "thinking", json!({"type": "disabled"}));
         }
         return;

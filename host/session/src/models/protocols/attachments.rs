@@ -1,7 +1,7 @@
 //! Attachments in requests: who sees, reads and hears them, and the sentence for whoever does not.
 
 use super::super::config::Api;
-use super::request::Ask;
+use super::{anthropic_models::AnthropicModel, request::Ask};
 use opcell_engine::conversation::{Attachment, AttachmentKind, Message, Role};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -118,7 +118,28 @@ impl<'a> Ask<'a> {
         let speed = has_no_speed.then(|| {
             format!("`speed-mode` is not sent to `{}`: `{}` has none", self.round.model, self.api.name()).into()
         });
-        AttachmentKind::ALL.into_iter().filter_map(warning).chain(speed).collect()
+        let untaken = if is_first { self.untaken() } else { Vec::new() };
+        AttachmentKind::ALL.into_iter().filter_map(warning).chain(speed).chain(untaken).collect()
+    }
+
+    /// What the session asks for and the API refuses for this model.
+    fn untaken(&self) -> Vec<Arc<str>> {
+        if self.api != Api::AnthropicMessages {
+            return Vec::new();
+        }
+        let model = AnthropicModel::parse(self.id);
+        let (generation, temperature) = (self.generation(), self.round.session.settings.temperature);
+        let set = [
+            ("temperature", temperature.is_some()),
+            ("top_p", generation.top_p.is_some()),
+            ("top_k", generation.top_k.is_some()),
+        ];
+        let unsent = set.into_iter().filter(|(_, is_set)| *is_set && !model.has_sampling());
+        let unsent =
+            unsent.map(|(name, _)| format!("`{name}` is not sent to `{}`, which takes none", self.round.model));
+        let unforced = (self.must_call() && !model.has_forced_calls())
+            .then(|| format!("`{}` cannot be made to call a tool, so it is only asked to", self.round.model));
+        unsent.chain(unforced).map(Arc::from).collect()
     }
 }
 
