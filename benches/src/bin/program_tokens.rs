@@ -103,7 +103,7 @@ fn json_of(tools: &[ToolDescription]) -> String {
     Json::from(tools.iter().map(entry).collect::<Vec<_>>()).to_string()
 }
 
-/// What a model reads in all rounds: the tools and everything so far, each time.
+/// The bytes that a model reads in all rounds: the tools and everything so far, each time.
 fn read_by_tools(tools: usize, rounds: &[Vec<(Json, Json)>]) -> usize {
     let (mut so_far, mut read) = (0, tools);
     for round in rounds {

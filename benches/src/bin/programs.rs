@@ -222,7 +222,7 @@ async fn times(host: &Host, language: &Language, source: &str, count: usize) -> 
     Ok(times)
 }
 
-/// Programs per second on so many threads.
+/// Programs per second on a number of threads.
 fn per_second(threads: usize, name: &str) -> Result<f64> {
     runtime(threads)?.block_on(async {
         let (host, languages) = host().await?;

@@ -362,26 +362,26 @@ class tools:
         return [{"name": t.name, "summary": t.summary, "arguments": json.loads(t.arguments_schema)} for t in _tools.list()]
 
     @staticmethod
-    def written(arguments: dict[str, Any]) -> str:
-        "The text of arguments, for `call_text` and `start_text`."
+    def _written(arguments: dict[str, Any]) -> str:
+        "The text of arguments, for `_call_text` and `_start_text`."
         return json.dumps(to_json(arguments))
 
     @staticmethod
     def call(name: str, /, **arguments: Any) -> Any:
-        return tools.call_text(name, tools.written(arguments))
+        return tools._call_text(name, tools._written(arguments))
 
     @staticmethod
-    def call_text(name: str, arguments: str) -> Any:
+    def _call_text(name: str, arguments: str) -> Any:
         "Calls with arguments that are JSON already."
         return json.loads(_asked(lambda: _tools.call(name, arguments)))
 
     @staticmethod
     def start(name: str, /, **arguments: Any) -> int:
         "Starts a call, and gives its number. Raises `Denied` if it is not made."
-        return tools.start_text(name, tools.written(arguments))
+        return tools._start_text(name, tools._written(arguments))
 
     @staticmethod
-    def start_text(name: str, arguments: str) -> int:
+    def _start_text(name: str, arguments: str) -> int:
         "Starts a call with arguments that are JSON already."
         return _asked(lambda: _calls.start(name, arguments))
 

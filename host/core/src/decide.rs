@@ -33,7 +33,6 @@ use crate::{
 };
 use opcell_ir::{
     expr::{ExprError, Expression},
-    ir::Printing,
     resolve::ResolveError,
 };
 use opcell_types::{Source, Value};
@@ -171,9 +170,8 @@ impl<'a> At<'a> {
     fn end_failed(&self, step: u32, failure: &Failure) -> Event {
         let name = self.instance.program.step(step).map(|step| step.name.clone());
         let accepted = self.instance.memory.get(step as usize).and_then(|memory| memory.accepted.as_ref());
-        // psi's word for a run that has no structured output from a model, its own or that of a callee.
-        let is_psi = self.instance.program.ir().dialect.printing == Printing::Edn;
-        let is_blocked = is_psi && &*failure.reason == NO_STRUCTURED_OUTPUT;
+        let dialect = self.instance.program.ir().dialect;
+        let is_blocked = dialect.has_blocked_runs() && &*failure.reason == NO_STRUCTURED_OUTPUT;
         self.end(RunEnd {
             status: if is_blocked { Status::Blocked } else { Status::Failed },
             source: Some(failure.source),

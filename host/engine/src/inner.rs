@@ -558,7 +558,7 @@ impl PlacedCall {
             durable(requested).await;
         }
         let context = journal.keyed(context, call.place);
-        let Reply { result, receipt } = call.to_its_end(&mut events, |given| make(context.clone(), given)).await;
+        let Reply { result, receipt } = call.end_call_or_wait(&mut events, |given| make(context.clone(), given)).await;
         let result = result.and_then(|value| limits.check(&value).map(|()| value));
         let reply = Reply { result, receipt: receipt.map(|receipt| receipt.without_record()) };
         let replied =
@@ -589,7 +589,7 @@ impl PlacedCall {
 impl PlacedCall {
     /// Makes the call until it has ended: one whose tool asks for input waits for a person, and one that continues as a
     /// task of its server is polled for. `events` are those to be recorded with what comes next.
-    async fn to_its_end<F: Future<Output = Reply<Value>>>(
+    async fn end_call_or_wait<F: Future<Output = Reply<Value>>>(
         &mut self,
         events: &mut Vec<Event>,
         make: impl Fn(Option<Arc<GivenInput>>) -> F,

@@ -1,5 +1,5 @@
 //! The record of a program that is continued by and by: each time it is run again from its start, with the answers that
-//! its calls had, and then goes on. Held in memory, outside of any run.
+//! its calls had, and then continues. Held in memory, outside of any run.
 
 use crate::{
     inner::{InnerEvents, InnerJournal, Unasked, seed},

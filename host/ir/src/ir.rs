@@ -158,6 +158,12 @@ pub enum Declarations {
 }
 
 impl Dialect {
+    /// Returns `true` if a run without structured output from a model, its own or that of a callee, ends as blocked.
+    #[must_use]
+    pub fn has_blocked_runs(self) -> bool {
+        self.printing == Printing::Edn
+    }
+
     /// Returns the name that a document has for a limit of its run.
     #[must_use]
     pub fn limit_key(self, limit: &str) -> std::borrow::Cow<'_, str> {

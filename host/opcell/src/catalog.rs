@@ -1,4 +1,8 @@
-//! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`] performed in cells.
+//! Every operation and judge of a host's plugins, by id; the engine's [`Operations`] and [`Judges`]
+//! performed in cells.
+//!
+//! [`Operations`]: opcell_engine::ports::Operations
+//! [`Judges`]: opcell_engine::ports::Judges
 
 mod calls;
 mod unknown;

@@ -80,7 +80,7 @@ class _Tool:
 
     def start(self, arguments: dict[str, Any] | None = None, /, **named: Any) -> _Call:
         """Takes the call into the queue of those that are made when the program waits."""
-        return LOOP.begin(self.name, opcell.tools.written(self._arguments(arguments, named)))
+        return LOOP.begin(self.name, opcell.tools._written(self._arguments(arguments, named)))
 
     def _arguments(self, arguments: dict[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         if arguments is not None and not isinstance(arguments, dict):
@@ -271,7 +271,7 @@ class _Loop(asyncio.BaseEventLoop):
         if len(self._queue) == 1 and not self._started and isinstance(self._queue[0], tuple):
             call, name, arguments = self._queue.popleft()
             with _Answer(call):
-                call.set_result(opcell.tools.call_text(name, arguments))
+                call.set_result(opcell.tools._call_text(name, arguments))
             return
         while self._queue and len(self._started) < MAX_STARTED:
             one = self._queue.popleft()
@@ -280,7 +280,7 @@ class _Loop(asyncio.BaseEventLoop):
             if isinstance(one, tuple):
                 call, name, arguments = one
                 with _Answer(call):
-                    self._started[opcell.tools.start_text(name, arguments)] = call
+                    self._started[opcell.tools._start_text(name, arguments)] = call
                 if call.done():
                     return
             elif not has_ended:

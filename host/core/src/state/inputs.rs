@@ -59,7 +59,7 @@ impl Pending {
         self.in_doubt && self.asked.is_none() && self.open_inputs().next().is_none() && !self.is_asking()
     }
 
-    /// What is asked of a person: for the call itself, and for those of its cell, with their places.
+    /// The questions to a person: for the call itself, and for those of its cell, with their places.
     pub(super) fn open_inputs(&self) -> impl Iterator<Item = (Option<u32>, &Inputs)> {
         let own = self.input.as_deref().filter(|inputs| inputs.open().is_some()).map(|inputs| (None, inputs));
         let inner = self.inner.iter().flat_map(|inner| inner.open_inputs());

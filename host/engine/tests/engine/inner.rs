@@ -456,7 +456,7 @@ fn shown(tool: &str, given: &Option<Arc<GivenInput>>) -> String {
     state.map_or_else(|| tool.to_owned(), |state| format!("{tool}({state})"))
 }
 
-/// A tool that asks two times for input, or becomes a task that asks and lasts an hour; `curious` asks for ever.
+/// A tool that asks two times for input, or becomes a task that asks and lasts an hour; `curious` never stops asking.
 fn asking(tool: &str, given: Option<&GivenInput>, clock: &Clock) -> Result<Value, Failure> {
     let form = |key: &str| InputForm {
         key: key.into(),

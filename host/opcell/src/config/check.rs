@@ -142,7 +142,7 @@ impl Checker<'_> {
     fn path_help(&self, path: &Path) -> String {
         match similar_path(path) {
             Some(meant) => {
-                let meant = meant.strip_prefix(&self.root).map(Path::to_owned).unwrap_or(meant);
+                let meant = meant.strip_prefix(self.root).map(Path::to_owned).unwrap_or(meant);
                 format!("did you mean `{}`? Relative paths start at {}", meant.display(), self.root.display())
             }
             None => format!("relative paths start at {}", self.root.display()),

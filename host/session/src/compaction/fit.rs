@@ -191,7 +191,7 @@ impl<'a> Fold<'a> {
                 return;
             };
             self.next_round += 1;
-            if self.pinned.is_kept(round.begin) {
+            if self.pinned.is_pinned(round.begin) {
                 continue;
             }
             self.left_out += 1;

@@ -43,8 +43,8 @@ impl Pinned {
                 *whole = is_pinned;
             }
             let begin = answer.map_or(at, |(begin, _)| begin);
-            let is_kept = is_pinned || message.role == Role::Tool && kept.get(begin) == Some(&true);
-            if is_kept && let Some(round) = kept.get_mut(begin..=at) {
+            let is_pinned = is_pinned || message.role == Role::Tool && kept.get(begin) == Some(&true);
+            if is_pinned && let Some(round) = kept.get_mut(begin..=at) {
                 round.fill(true);
             }
         }
@@ -57,7 +57,7 @@ impl Pinned {
     }
 
     /// Returns `true` if a message is not left out.
-    pub(super) fn is_kept(&self, at: usize) -> bool {
+    pub(super) fn is_pinned(&self, at: usize) -> bool {
         self.kept.get(at) == Some(&true)
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn with_summary(round: &ModelRound) -> Cow<'_, ModelRound> {
     let all: Vec<&Message> = round.messages.iter().collect();
     let pinned = pinned(round, &all);
     let kept: Vec<&Message> =
-        (from..to).filter(|at| pinned.is_kept(*at)).filter_map(|at| all.get(at).copied()).collect();
+        (from..to).filter(|at| pinned.is_pinned(*at)).filter_map(|at| all.get(at).copied()).collect();
     let count = to - from - kept.len();
     let but = if kept.is_empty() { "" } else { ", but those that follow it," };
     let note = format!(
@@ -113,7 +113,7 @@ pub(crate) fn plan(round: &ModelRound, rule: &Compaction, limit: u64, reason: Co
         to -= 1;
     }
     let pinned = pinned(round, &all);
-    let replaced = (start..to).filter(|at| !pinned.is_kept(*at)).filter_map(|at| all.get(at).copied());
+    let replaced = (start..to).filter(|at| !pinned.is_pinned(*at)).filter_map(|at| all.get(at).copied());
     let replaced = replaced.map(fit::tokens).fold(0, u64::saturating_add);
     if replaced == 0 || replaced < limit / LEAST_SHARE {
         return None;
@@ -172,7 +172,7 @@ impl Plan {
             let _ = writeln!(text, "[Summary of what came before]\n{}\n", newest.text);
         }
         let messages = (self.start..self.to).zip(round.messages.range(self.start..self.to));
-        for (_, message) in messages.filter(|(at, _)| !self.pinned.is_kept(*at)) {
+        for (_, message) in messages.filter(|(at, _)| !self.pinned.is_pinned(*at)) {
             let author = match message.role {
                 Role::User => "user",
                 Role::Assistant => "assistant",

@@ -186,7 +186,7 @@ async fn every_protocol_tells_text_reasoning_and_calls_as_they_come() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cut_never_ends_and_is_kept_with_the_failure_and_reasoning_is_not() {
+async fn a_call_that_is_cut_never_ends_and_stays_with_the_failure_and_reasoning_does_not() {
     for api in [Api::OpenaiCompletions, Api::AnthropicMessages, Api::OpenaiResponses] {
         let key = key();
         let mut events = whole(api);
@@ -213,7 +213,7 @@ async fn a_call_that_is_cut_never_ends_and_is_kept_with_the_failure_and_reasonin
 }
 
 #[tokio::test]
-async fn endless_reasoning_is_cut_at_the_bound_of_an_answer_and_kept_nowhere() {
+async fn endless_reasoning_is_cut_at_the_bound_of_an_answer_and_stored_nowhere() {
     let key = key();
     let piece = json!({"choices": [{"index": 0, "delta": {"reasoning_content": "hmm ".repeat(16 << 10)}}]});
     let endless = Canned::body("text/event-stream", format!("data: {piece}\n\n").repeat(300)).unfinished();

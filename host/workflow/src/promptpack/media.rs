@@ -4,8 +4,11 @@
 use opcell_ir::ir::{MediaLimit, MediaLimits};
 use opcell_types::Value;
 
+/// Formats by the names that packs have for them.
+type Formats = &'static [(&'static str, &'static str)];
+
 /// Kinds by the names that packs have for them, with the keys that act and the formats that models are shown.
-const KINDS: [(&str, &str, &[(&str, &str)]); 3] = [
+const KINDS: [(&str, &str, Formats); 3] = [
     (
         "image",
         "max_images_per_msg",

@@ -180,14 +180,10 @@ impl<'a> AnswerReader<'a> {
         let mut piece = |piece: AnswerPiece<'_>| {
             match piece {
                 AnswerPiece::Text("") | AnswerPiece::Reasoning("") => return,
+                // The end of a call is told once.
+                AnswerPiece::CallEnded { call } if !open.remove(&call) => return,
                 AnswerPiece::Text(text) => shown.push_str(text),
                 AnswerPiece::CallBegan { call, .. } => drop(open.insert(call)),
-                AnswerPiece::CallEnded { call } => {
-                    // Not told twice.
-                    if !open.remove(&call) {
-                        return;
-                    }
-                }
                 _ => {}
             }
             show(piece);

@@ -94,7 +94,7 @@ pub(super) fn without_strict_tools(body: &mut Json, said: &str) -> bool {
         return false;
     }
     let tools = body.get_mut("tools").and_then(Json::as_array_mut).into_iter().flatten();
-    tools.filter_map(Json::as_object_mut).fold(false, |any, tool| tool.remove("strict").is_some() || any)
+    tools.filter_map(|tool| tool.as_object_mut()?.remove("strict")).count() > 0
 }
 
 fn think(body: &mut Json, output: &mut Map<String, Json>, model: &AnthropicModel, effort: Effort) {

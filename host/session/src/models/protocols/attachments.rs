@@ -122,7 +122,7 @@ impl<'a> Ask<'a> {
         AttachmentKind::ALL.into_iter().filter_map(warning).chain(speed).chain(untaken).collect()
     }
 
-    /// What the session asks for and the API refuses for this model.
+    /// The settings of the session that the API refuses for this model.
     fn untaken(&self) -> Vec<Arc<str>> {
         if self.api != Api::AnthropicMessages {
             return Vec::new();

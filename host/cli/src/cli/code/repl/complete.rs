@@ -1,4 +1,4 @@
-//! The end of an entry: one with open brackets, texts or blocks goes on with the next line.
+//! The end of an entry: one with open brackets, texts or blocks continues on the next line.
 
 use crate::cli::code::ProgramLanguage;
 
