@@ -89,7 +89,7 @@ fn tools(answer: &Json) -> Result<Vec<ToolDescription>> {
 fn repeated(known: &[ToolDescription], count: usize) -> Vec<ToolDescription> {
     let named = |(at, tool): (usize, &ToolDescription)| match at / known.len() {
         0 => tool.clone(),
-        again => tool.clone().named(&format!("{}_{again}", tool.name)),
+        again => tool.clone().named(format!("{}_{again}", tool.name)),
     };
     known.iter().cycle().take(count).enumerate().map(named).collect()
 }

@@ -275,7 +275,7 @@ fn measured(options: &Options) -> Result<(Vec<Row>, Vec<Figure>, BTreeMap<String
                         "{name}, {program}: {result}, and the peers have {expected}"
                     );
                 }
-                let receipt = output.receipt().map(|receipt| serde_json::to_value(receipt)).transpose()?;
+                let receipt = output.receipt().map(serde_json::to_value).transpose()?;
                 let peak = receipt.as_ref().and_then(|receipt| receipt.get("peak-memory")).and_then(Json::as_u64);
                 memory.insert(format!("{name}, {program}"), peak.unwrap_or_default());
             }

@@ -552,7 +552,7 @@ fn hostile_programs_are_contained() {
             "" => assert!(!out.contains("forged"), "{program}: {out}{err}"),
             expected => {
                 let result: Value = serde_json::from_str(&out).unwrap_or_default();
-                if result.to_string() != expected {
+                if result != expected {
                     faults.push(format!("{program}\n  expected: {expected}\n  {} {out}{err}", output.status));
                 }
             }

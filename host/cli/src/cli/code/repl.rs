@@ -235,7 +235,7 @@ impl Repl {
             details.insert("column".to_owned(), json!(own_column));
             details.insert("source_line".to_owned(), json!(own_line.trim()));
         }
-        CallFailure { message: message.into(), details: Some(details.into()), ..failure }
+        CallFailure { message, details: Some(details.into()), ..failure }
     }
 
     fn report(
