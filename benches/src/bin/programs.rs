@@ -254,7 +254,10 @@ fn per_second(threads: usize, name: &str) -> Result<f64> {
     })
 }
 
-fn measured(options: &Options) -> Result<(Vec<Row>, Vec<Figure>, BTreeMap<String, String>)> {
+/// The rows of a run, its figures, and the sandboxes that are missing, with the reason.
+type Measured = (Vec<Row>, Vec<Figure>, BTreeMap<String, String>);
+
+fn measured(options: &Options) -> Result<Measured> {
     let mut peers = options.peers.as_ref().map(Peers::start).transpose()?;
     let mut all: BTreeMap<(String, String), Times> = BTreeMap::new();
     let (mut abouts, mut memory, mut many): (BTreeMap<String, String>, BTreeMap<String, u64>, BTreeMap<_, Times>) =

@@ -174,7 +174,8 @@ async fn bytes_per_round() -> Result<Target> {
     let bodies = server.take().bodies;
     ensure!(bodies.len() == TURNS, "{} requests", bodies.len());
     let shared = |before: &[u8], after: &[u8]| before.iter().zip(after).take_while(|(a, b)| a == b).count();
-    let fresh: usize = bodies.windows(2).map(|pair| pair[1].len() - shared(&pair[0], &pair[1])).sum();
+    let rounds_with_before = bodies.iter().zip(bodies.iter().skip(1));
+    let fresh: usize = rounds_with_before.map(|(before, after)| after.len() - shared(before, after)).sum();
     let all: usize = bodies.iter().skip(1).map(Vec::len).sum();
     let rounds = (TURNS - 1) as f64;
     let how =

@@ -1,6 +1,7 @@
 //! Sandboxes over shared pools: what is there once, and what none of them has of another.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
+#![allow(clippy::disallowed_methods, reason = "a test makes what it looks at")]
 
 mod common;
 

@@ -247,15 +247,13 @@ impl Repl {
         terminal: &Terminal,
     ) -> Result<(), Failure> {
         if terminal.json {
-            let mut shown = json!({"line": line, "ok": !matches!(outcome, Outcome::Failed(_)), "logs": logs});
-            match outcome {
-                Outcome::Value(value) => shown["result"] = json!(value),
+            let shown = match outcome {
+                Outcome::Value(value) => json!({"line": line, "ok": true, "logs": logs, "result": value}),
                 Outcome::Returned(value) => {
-                    shown["result"] = json!(value);
-                    shown["returned"] = json!(true);
+                    json!({"line": line, "ok": true, "logs": logs, "result": value, "returned": true})
                 }
-                Outcome::Failed(failure) => shown["failure"] = json!(failure),
-            }
+                Outcome::Failed(failure) => json!({"line": line, "ok": false, "logs": logs, "failure": failure}),
+            };
             terminal.line(&shown.to_string())?;
             return Ok(());
         }
