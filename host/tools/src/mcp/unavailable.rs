@@ -116,6 +116,12 @@ impl Server {
         false
     }
 
+    /// Always the same.
+    #[must_use]
+    pub fn acceptance(&self) -> u64 {
+        0
+    }
+
     fn refused(&self) -> Failure {
         let name = &self.name;
         let message = format!("MCP server `{name}` is not started: this program is built without MCP (feature `mcp`)");
