@@ -37,7 +37,7 @@ for update in host.start(Workflow.load("w.edn"), text=True).events():
         print(update.text, update.effect)
     elif isinstance(update, Suspended):
         print(update.questions[0].id)
-    else:
+    elif isinstance(update, Event):
         event: Event = update
 """
         self.assertEqual(mypy("mypy", "--strict", "-c", program)[0], 0, mypy("mypy", "--strict", "-c", program)[1])

@@ -83,6 +83,18 @@ impl Worker {
         self.hears(what);
     }
 
+    /// Waits for all of these: runs that are driven at once end in either order, on two streams.
+    fn says_in_any_order(&self, all: &[&str]) {
+        let until = Instant::now() + PATIENCE;
+        let (mut missing, mut heard) = (all.to_vec(), Vec::new());
+        while !missing.is_empty() {
+            let line = self.lines.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let Ok(line) = line else { panic!("the worker did not say {missing:?}: {heard:?}") };
+            missing.retain(|what| !line.contains(what));
+            heard.push(line);
+        }
+    }
+
     /// Returns the text after these words, once the worker has said them.
     fn hears(&self, what: &str) -> String {
         let until = Instant::now() + PATIENCE;
@@ -161,8 +173,7 @@ fn a_run_that_cannot_be_taken_up_is_reported_once_and_keeps_nobody_waiting() {
     assert_eq!(changed.unwrap(), 1);
     drop(store);
     let worker = Worker::start(folder, &[]);
-    worker.says("broken  cannot go on");
-    worker.says("quick  completed");
+    worker.says_in_any_order(&["broken  cannot go on", "quick  completed"]);
     // Long enough for several looks at the journal, and for the first attempts after the first pause.
     let until = Instant::now() + Duration::from_secs(4);
     while let Ok(line) = worker.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
