@@ -3,7 +3,6 @@
 const {
   Busy,
   CallError,
-  CallPiece,
   CallTimeout,
   Cancelled,
   Closing,
@@ -38,6 +37,7 @@ const { Tool, tool } = require("./lib/tools");
 module.exports = {
   Busy,
   CallError,
+  CallPiece,
   CallTimeout,
   Cancelled,
   Closing,
