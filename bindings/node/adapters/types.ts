@@ -34,7 +34,7 @@ export async function main(): Promise<string[]> {
   for await (const update of run.events()) {
     if (update.type === "text") seen.push(update.text);
     else if (update.type === "suspended") seen.push(update.questions[0]!.kind);
-    else seen.push(update.kind, update.at);
+    else if (update.type === "event") seen.push(update.kind, update.at);
     if (update instanceof Text) seen.push(String(update.effect));
   }
   // @ts-expect-error: a name of an option that there is not
