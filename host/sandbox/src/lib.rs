@@ -11,12 +11,12 @@
 //! closed set of errors, and always the receipt. While a cell runs, it asks the embedder's [`HostServices`] for what
 //! its grants allow, and for nothing else.
 //!
-//! The modules below stand in the order in which a plugin passes through them: [`sandbox`] takes it over [`pools`] that read and place it,
-//! [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` runs it,
+//! The modules, in the order in which a plugin passes through them: [`sandbox`] loads it over [`pools`], which read and
+//! place it, [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` runs it,
 //! [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and
 //! `budget` as `schedule` admits and interrupts them, `checks` holds what comes from it against its schemas,
-//! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. Beside the road
-//! stands [`bare`], the engine alone, which cells are measured against.
+//! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. [`bare`] is the
+//! engine alone, which cells are measured against.
 
 #![warn(missing_debug_implementations)]
 #![allow(clippy::result_large_err, reason = "a refusal carries its remedy, and no hot path returns one")]

@@ -251,7 +251,7 @@ async fn a_sink_that_takes_back_what_it_showed_is_asked_for_again_after_text() {
     for (begun, takes_back, requests) in [
         (piece.clone(), true, 2),
         (piece, false, 1),
-        // Reasoning alone is no part of the answer.
+        // Reasoning does not belong to the answer.
         (thought.clone(), false, 2),
         (thought, true, 2),
     ] {

@@ -71,7 +71,7 @@ struct Form {
 enum Outcome {
     /// Its value, if it has one.
     Value(Option<Value>),
-    /// It has ended the program, and is no part of it.
+    /// It ended the program, which does not include it.
     Returned(Value),
     Failed(Box<CallFailure>),
 }
