@@ -8,6 +8,10 @@ use std::sync::{Arc, Weak};
 /// journal's own connections from appends and from signs of life.
 const CONNECTIONS: usize = 4;
 
+/// The first statement of a transaction: the locks of a process that vanished in the middle of one, with its machine or
+/// its network, go after this time. No connection tells the server of it, and without a limit it would wait for hours.
+pub const IDLE_LIMIT: &str = "SET LOCAL idle_in_transaction_session_timeout = '5s'";
+
 /// The server of a journal, for tables of others in the journal's schema. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Beside {

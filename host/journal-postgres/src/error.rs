@@ -43,6 +43,7 @@ impl From<tokio_postgres::Error> for ServerError {
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::READ_ONLY_SQL_TRANSACTION,
             SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         ];
         let text = format!("{} ({})", said.message(), said.code().code());
         if passing.contains(said.code()) || said.code().code().starts_with("08") {

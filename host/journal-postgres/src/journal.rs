@@ -2,7 +2,7 @@
 
 use crate::{
     append::{Appender, last_record},
-    beside::Beside,
+    beside::{Beside, IDLE_LIMIT},
     clock::ServerClock,
     error::{ServerError, storage},
     lease::Lease,
@@ -161,7 +161,10 @@ async fn lock(transaction: &Transaction<'_>, schema: &str, run: &RunId) -> Resul
         "SELECT r.id, r.fence, CASE WHEN o.alive_until > clock_timestamp() THEN r.owner END, r.records
          FROM {schema}.runs r LEFT JOIN {schema}.owners o ON o.owner = r.owner WHERE r.run = $1 FOR UPDATE OF r NOWAIT"
     );
-    let rows = transaction.query_typed(&sql, &[(&run.as_ref(), Type::TEXT)]).await;
+    // In one round trip, and in this order.
+    let run_name: [(&(dyn ToSql + Sync), Type); 1] = [(&run.as_ref(), Type::TEXT)];
+    let (limited, rows) = tokio::join!(transaction.batch_execute(IDLE_LIMIT), transaction.query_typed(&sql, &run_name));
+    limited.map_err(storage)?;
     let rows = rows.map_err(|error| match error.code() {
         // Whoever has the row is writing it this moment: taking the run, or driving it.
         Some(&SqlState::LOCK_NOT_AVAILABLE) => {

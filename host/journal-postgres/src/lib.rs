@@ -40,7 +40,7 @@ mod versions;
 #[cfg(feature = "scratch")]
 pub mod scratch;
 
-pub use beside::Beside;
+pub use beside::{Beside, IDLE_LIMIT};
 pub use clock::ServerClock;
 pub use error::ServerError;
 pub use journal::PostgresJournal;

@@ -1,6 +1,6 @@
 //! The tables, and what brings a database to them.
 
-use crate::{anchor, error::ServerError, settings::Settings, versions};
+use crate::{anchor, beside::IDLE_LIMIT, error::ServerError, settings::Settings, versions};
 use tokio_postgres::GenericClient;
 
 /// The newest schema that this code reads and writes.
@@ -74,6 +74,7 @@ pub(crate) enum Found {
 pub(crate) async fn open(client: &mut tokio_postgres::Client, settings: &Settings) -> Result<Found, ServerError> {
     let schema = &settings.schema;
     let transaction = client.transaction().await?;
+    transaction.batch_execute(IDLE_LIMIT).await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
     let there = transaction
         .query_one("SELECT to_regclass($1 || '.version') IS NOT NULL", &[schema])

@@ -4,12 +4,16 @@
 #![expect(clippy::disallowed_methods, reason = "a server for tests, in a folder of its own")]
 
 use std::{
-    fs, io,
-    net::TcpListener,
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
     os::unix::{fs::chown, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -196,6 +200,53 @@ pub fn shared() -> io::Result<Option<&'static str>> {
     match started {
         Ok(started) => Ok(started.as_ref().map(|(_, url)| url.as_str())),
         Err(error) => Err(io::Error::other(error.clone())),
+    }
+}
+
+/// A way to the server that loses a client in the middle of a transaction, as a power failure of its machine does. While
+/// `loses` is set, what a connection sends arrives up to a message with `words`, and nothing after it; no answer to it
+/// comes back, and the server's end stays open. Returns the way's port.
+///
+/// # Errors
+/// When no port can be had.
+pub fn losing_clients(server: u16, words: &'static str, loses: Arc<AtomicBool>) -> io::Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client?, TcpStream::connect(("127.0.0.1", server))?);
+            let lost = Arc::new(AtomicBool::new(false));
+            let (answered, to_client, silent) = (server.try_clone()?, client.try_clone()?, Arc::clone(&lost));
+            thread::spawn(move || pass(answered, to_client, |_| silent.load(Ordering::SeqCst)));
+            let loses = Arc::clone(&loses);
+            thread::spawn(move || {
+                pass(client, server, |sent| {
+                    let already = lost.load(Ordering::SeqCst);
+                    let now = loses.load(Ordering::SeqCst) && sent.windows(words.len()).any(|w| w == words.as_bytes());
+                    lost.fetch_or(now, Ordering::SeqCst);
+                    already
+                })
+            });
+        }
+        Ok::<_, io::Error>(())
+    });
+    Ok(port)
+}
+
+/// Carries what is not lost; an end that loses hears not even that the other is closed.
+fn pass(mut from: TcpStream, mut to: TcpStream, loses: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let mut piece = vec![0; 16 << 10];
+    loop {
+        let length = from.read(&mut piece).unwrap_or(0);
+        let read = piece.get(..length).unwrap_or_default();
+        match (loses(read), length) {
+            (true, 0) => loop {
+                thread::park();
+            },
+            (true, _) => {}
+            (false, 0) => return to.shutdown(Shutdown::Both),
+            (false, _) => to.write_all(read)?,
+        }
     }
 }
 

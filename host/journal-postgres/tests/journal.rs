@@ -10,9 +10,9 @@ use opcell_journal_postgres::{PostgresJournal, Settings, scratch};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// One server serves all tests; each test has a schema of its own.
@@ -122,6 +122,41 @@ async fn an_append_whose_answer_is_lost_is_there_once() {
     }
     cutter.abort();
     assert_eq!(journal.read(&run, 0, 1_000).await.unwrap(), (1..=200).map(record).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_vanishes_as_it_takes_a_run_keeps_it_from_no_other() {
+    let Some(settings) = settings("") else { return };
+    let Some(url) = server() else { return };
+    let port = url.split([':', '/']).find_map(|part| part.parse::<u16>().ok()).unwrap();
+    let loses = Arc::new(AtomicBool::new(false));
+    let way = scratch::losing_clients(port, "FOR UPDATE OF r NOWAIT", Arc::clone(&loses)).unwrap();
+    let through = url.replace(&format!(":{port}/"), &format!(":{way}/"));
+    let schema = settings.schema.clone();
+    let vanishing: Settings = format!("{through}&schema={schema}").parse().unwrap();
+    let (vanishing, other) =
+        (PostgresJournal::open(vanishing).await.unwrap(), PostgresJournal::open(settings).await.unwrap());
+    let run: RunId = "r".into();
+    let fence = other.create(NewRun::empty(&run, "w", 0)).await.unwrap();
+    other.release(&run, fence).await.unwrap();
+    loses.store(true, Ordering::SeqCst);
+    let lost = tokio::spawn({
+        let run = run.clone();
+        async move { vanishing.acquire(&run, Cut::Tail).await.map(drop) }
+    });
+    let holds = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%{schema}.runs%'"
+    );
+    let watcher = client(url).await;
+    while watcher.query_one(&holds, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while let Err(held) = other.acquire(&run, Cut::Tail).await {
+        assert!(matches!(held, JournalError::Held { .. }) && Instant::now() < until, "{held}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    lost.abort();
 }
 
 #[tokio::test]

@@ -72,15 +72,18 @@ enum Fault {
     Restate,
     /// A worker's network, for longer than its lease.
     Partition(Loss),
+    /// A worker's machine, which never returns: the server hears nothing of it, not even that its connections ended.
+    Machine,
 }
 
 impl Fault {
     fn of(round: u64, networks: Networks, chance: &mut Chance) -> Self {
         let far = i64::try_from(60 + chance.below(600)).unwrap_or(60);
-        match round % 12 {
+        match round % 13 {
             10 if networks.are_there() => Self::Partition(Loss::Both),
             11 if networks.are_there() => Self::Partition(if chance.below(2) == 0 { Loss::There } else { Loss::Back }),
-            0 | 5 | 10 => Self::Kill(1 + chance.index(WORKERS)),
+            12 if networks.are_there() => Self::Machine,
+            0 | 5 | 10 | 12 => Self::Kill(1 + chance.index(WORKERS)),
             1 | 11 => Self::Stop,
             2 => Self::Cut,
             3 => Self::Silence,
@@ -340,6 +343,11 @@ impl Field<'_> {
                     link.fail(loss)?;
                     tokio::time::sleep(lease + chance.time(3_000)).await;
                     link.heal(loss)?;
+                }
+                Fault::Machine => {
+                    tokio::task::block_in_place(|| worker.lose_machine())?;
+                    tokio::time::sleep(chance.time(1_000)).await;
+                    worker.launch(ground)?;
                 }
                 Fault::Restart | Fault::PowerFailure => {
                     tokio::task::block_in_place(|| match fault {

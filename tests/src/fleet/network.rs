@@ -122,9 +122,7 @@ impl Link {
         }
         let holder = link.holder.id().to_string();
         link.inside(["link", "set", "lo", "up"])?;
-        for (device, peer, end) in
-            [(link.device(), "journal", link.end(0)), (format!("world{number}"), "world", link.end(4))]
-        {
+        for (device, peer, end) in [(link.device(), "journal", link.end(0)), (link.world(), "world", link.end(4))] {
             ip(["link", "add", &device, "type", "veth", "peer", "name", peer, "netns", &holder])?;
             ip(["address", "add", &format!("{}/30", end.0), "dev", &device])?;
             ip(["link", "set", &device, "up"])?;
@@ -133,6 +131,16 @@ impl Link {
         }
         link.inside(["route", "add", &RECORDER.to_string(), "via", &link.end(4).0.to_string()])?;
         Ok(link)
+    }
+
+    /// Makes another one in its place. The connections of the old one go with it, and no one hears of their end.
+    pub fn replace(self) -> Result<Self> {
+        let number = self.number;
+        for device in [self.device(), self.world()] {
+            ip(["link", "delete", &device])?;
+        }
+        drop(self);
+        Self::make(number)
     }
 
     /// Returns the address at which the worker finds the journal.
@@ -179,6 +187,11 @@ impl Link {
     /// The campaign's end of the link to the journal.
     fn device(&self) -> String {
         format!("journal{}", self.number)
+    }
+
+    /// The campaign's end of the link to the recorder.
+    fn world(&self) -> String {
+        format!("world{}", self.number)
     }
 
     /// The two ends of a link, in a network of four addresses.

@@ -2,7 +2,7 @@
 
 use super::{
     clock::{self, Clock},
-    network::{Link, Networks},
+    network::{Link, Loss, Networks},
     proxy::Proxy,
 };
 use anyhow::{Context as _, Result};
@@ -110,6 +110,15 @@ impl Worker {
             }
             child.wait()?;
         }
+        Ok(())
+    }
+
+    /// Ends the process together with its network and its connections, and gives it another network.
+    pub fn lose_machine(&mut self) -> Result<()> {
+        let link = self.link.take().context("the worker has no network of its own")?;
+        link.fail(Loss::Both)?;
+        self.end(true)?;
+        self.link = Some(link.replace()?);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use super::{
     },
     PAUSE, RECONNECT_TIMEOUT, Stop, Stores, Value, bytes, failed, number, text, value,
 };
-use opcell_journal_postgres::ServerError;
+use opcell_journal_postgres::{IDLE_LIMIT, ServerError};
 use opcell_sandbox::{
     StoreGrant,
     store::{StoreAnswer, StoreEntry, StoreError, StoreRequest},
@@ -166,7 +166,8 @@ impl Place<'_> {
                 )),
             }
         };
-        let wait = async { Ok::<_, Stop>(transaction.batch_execute(LOCK).await?) };
+        let limits = format!("{IDLE_LIMIT}; {LOCK}");
+        let limit = async { Ok::<_, Stop>(transaction.batch_execute(&limits).await?) };
         let make = async {
             let sql = "INSERT INTO {s}.stores (plugin, store, run, bytes, entries, version, written_at)
                 VALUES ($1, $2, $3, 0, 0, 0, clock_timestamp()) ON CONFLICT (plugin, store, run) DO NOTHING";
@@ -196,8 +197,8 @@ impl Place<'_> {
             let counted = transaction.query_typed(&self.stores.sql(sql), &[plugin.clone(), text(&call)]).await?;
             Ok::<_, Stop>(counted.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
         };
-        let (waits, owned, made, stores, entries, recorded) = join!(wait, fence, make, lock, find, count);
-        waits?;
+        let (limited, owned, made, stores, entries, recorded) = join!(limit, fence, make, lock, find, count);
+        limited?;
         owned?;
         made?;
         let (stores, entries, recorded) = (stores?, entries?, recorded?);

@@ -1,7 +1,7 @@
 //! The tables of stores beside a journal on PostgreSQL. They have a version of their own: a program that knows no
 //! stores continues with the journal.
 
-use opcell_journal_postgres::ServerError;
+use opcell_journal_postgres::{IDLE_LIMIT, ServerError};
 use tokio_postgres::{Client, types::Type};
 
 /// The tables' version; any other is refused.
@@ -79,6 +79,7 @@ pub(super) enum Found {
 /// Makes the tables where there are none.
 pub(super) async fn open(client: &mut Client, schema: &str) -> Result<Found, ServerError> {
     let transaction = client.transaction().await?;
+    transaction.batch_execute(IDLE_LIMIT).await?;
     transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &[(&LOCK, Type::INT8)]).await?;
     let sql = "SELECT to_regclass($1 || '.store_version') IS NOT NULL";
     let there = transaction.query_typed(sql, &[(&schema, Type::TEXT)]).await?;

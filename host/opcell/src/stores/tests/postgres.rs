@@ -52,6 +52,16 @@ impl Schema {
         (journal, stores)
     }
 
+    fn port(&self) -> u16 {
+        self.server.split([':', '/']).find_map(|part| part.parse().ok()).unwrap()
+    }
+
+    /// The same schema, by another port.
+    fn through(&self, port: u16) -> Self {
+        let server = self.server.replace(&format!(":{}/", self.port()), &format!(":{port}/"));
+        Self { server, name: self.name.clone() }
+    }
+
     /// Returns the connection of an administrator.
     async fn client(&self) -> tokio_postgres::Client {
         let (client, connection) = tokio_postgres::connect(&self.server, tokio_postgres::NoTls).await.unwrap();
@@ -153,13 +163,37 @@ async fn losing_answers(server: u16, loses: Arc<AtomicBool>) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_vanishes_in_the_middle_of_a_write_holds_no_store() {
+    let Some(world) = World::server() else { return };
+    let schema = world.schema();
+    let (server, loses) = (schema.port(), Arc::new(AtomicBool::new(false)));
+    let way = scratch::losing_clients(server, "FOR UPDATE", Arc::clone(&loses)).unwrap();
+    let through = World::Server(schema.through(way));
+    let (vanishing, other) = (through.process().await, world.process().await);
+    ask(&mut *other.outside("p"), set("a", "1")).await;
+    let mut lost = vanishing.outside("p");
+    ask(&mut *lost, get("a")).await;
+    loses.store(true, Ordering::SeqCst);
+    let lost = tokio::spawn(async move { lost.ask("s", &GRANT, set("a", "lost")).await });
+    let holds = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND query LIKE '%{}.store%'",
+        schema.name
+    );
+    let watcher = schema.client().await;
+    while watcher.query_one(&holds, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(ask(&mut *other.outside("p"), set("a", "2")).await, StoreAnswer::Stored(2));
+    lost.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_answer_is_lost_is_there_once() {
     let Some(World::Server(schema)) = World::server() else { return };
-    let server = schema.server.split([':', '/']).find_map(|part| part.parse::<u16>().ok()).unwrap();
+    let server = schema.port();
     let loses = Arc::new(AtomicBool::new(false));
     let way = losing_answers(server, loses.clone()).await;
-    let through = schema.server.replace(&format!(":{server}/"), &format!(":{way}/"));
-    let world = World::Server(Schema { server: through, name: schema.name });
+    let world = World::Server(schema.through(way));
     let process = world.process().await;
     ask(&mut *process.outside("p"), set("n", "0")).await;
     loses.store(true, Ordering::Relaxed);
