@@ -48,12 +48,23 @@ fn health(address: &str, trusted: &CertificateDer<'static>) -> std::io::Result<S
 fn a_new_certificate_is_used_without_a_restart_and_one_that_cannot_be_used_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let first = certify(folder.path());
-    let server = Server::start_with(folder.path(), &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let log = folder.path().join("log");
+    let options = ["--tls-cert", "cert.pem", "--tls-key", "key.pem"];
+    let server = Server::start_logged(folder.path(), &options, fs::File::create(&log).unwrap());
     assert!(health(&server.address, &first).unwrap().starts_with("HTTP/1.1 200"));
     let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     assert!(health(&server.address, stranger.cert.der()).is_err(), "any certificate is trusted");
 
     fs::write(folder.path().join("cert.pem"), "not a certificate").unwrap();
+    let refusals = || fs::read_to_string(&log).unwrap().matches("the certificate file holds no certificate").count();
+    let began = Instant::now();
+    while refusals() == 0 {
+        assert!(began.elapsed() < PATIENCE, "no word of a certificate that cannot be used");
+        thread::sleep(Duration::from_millis(100));
+    }
+    // It is tried again and again, and told once.
+    thread::sleep(Duration::from_secs(5));
+    assert_eq!(refusals(), 1);
     assert!(health(&server.address, &first).unwrap().starts_with("HTTP/1.1 200"));
     let second = certify(folder.path());
     let began = Instant::now();

@@ -174,7 +174,7 @@ impl Serving {
             Some(tls) => {
                 // Only the first one counts, and any is as good.
                 let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-                let config = RustlsConfig::from_pem_file(&tls.certificate, &tls.key).await;
+                let config = RustlsConfig::from_pem_file(&tls.certificate, &tls.key).await.map_err(unusable);
                 Some((tls.clone(), config.map_err(|source| ServeError::Tls { tls: tls.clone(), source })?))
             }
             None => None,
@@ -300,12 +300,24 @@ async fn expiry(file: &Path) -> Option<jiff::Timestamp> {
     crate::certificate::valid_until(&tokio::fs::read_to_string(file).await.ok()?)
 }
 
+/// Says in the words of the files why they cannot be used: the library's are those of a handshake.
+fn unusable(error: io::Error) -> io::Error {
+    let library = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    io::Error::other(match library {
+        Some(rustls::Error::NoCertificatesPresented) => "the certificate file holds no certificate",
+        Some(rustls::Error::InvalidCertificate(_)) => "the certificate is not an X.509 certificate of version 3",
+        Some(rustls::Error::InconsistentKeys(_)) => "the key is another certificate's",
+        _ => return error,
+    })
+}
+
 /// Reads the certificate and its key again when one of the files has changed. A pair that cannot be used changes
-/// nothing. Warns once of a certificate that has expired.
+/// nothing, is told once, and is tried again: it may be half written. Warns once of a certificate that has expired.
 async fn reload(files: Tls, config: RustlsConfig) {
     let stamp = |path: &Path| -> Option<SystemTime> { std::fs::metadata(path).ok()?.modified().ok() };
     let stamps = || (stamp(&files.certificate), stamp(&files.key));
     let mut known = stamps();
+    let mut refused = None;
     // Nothing after the warning.
     let mut end = Some(expiry(&files.certificate).await);
     loop {
@@ -327,7 +339,11 @@ async fn reload(files: Tls, config: RustlsConfig) {
                 known = now;
                 end = Some(expiry(&files.certificate).await);
             }
-            Err(error) => tracing::warn!(%error, "the new certificate cannot be used; the old one stays"),
+            Err(error) if refused != Some(now) => {
+                tracing::warn!(error = %unusable(error), "the new certificate cannot be used; the old one stays");
+                refused = Some(now);
+            }
+            Err(_) => {}
         }
     }
 }
