@@ -327,9 +327,15 @@ enum Exit {
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let invalid = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let follows =
-        |pair: &&[String]| matches!(pair, [option, value] if option == "--journal" && Some(value) == invalid.as_ref());
-    if let Some([_, value]) = words.windows(2).find(follows) {
+    // What follows it is taken for the first argument: the surplus one is that word, or the next that is none of an
+    // option.
+    let surplus = |rest: &[String]| rest.iter().find(|word| !word.starts_with('-')) == invalid.as_ref();
+    let follows = |at: &usize| match words.get(*at..).unwrap_or_default() {
+        [option, value, rest @ ..] => option == "--journal" && (Some(value) == invalid.as_ref() || surplus(rest)),
+        _ => false,
+    };
+    let runs = words.iter().skip(1).find(|word| !word.starts_with('-')).is_some_and(|command| ["run", "chat"].contains(&command.as_str()));
+    if let Some(value) = (0..words.len()).find(follows).filter(|_| runs).and_then(|at| words.get(at + 1)) {
         let tip = format!("the value follows an equals sign: `--journal={value}`");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }

@@ -154,8 +154,9 @@ impl StoreArgs {
         let file = config.journal.as_ref().and_then(|settings| settings.place.file());
         if let Some(path) = file.filter(|path| !path.is_file()) {
             let missing = format!("there is no journal `{}`", path.display());
-            let help = "`opcell run --journal WORKFLOW` creates one; `--journal PATH` chooses another";
-            return Err(Diagnostic::error("no-journal", missing).help(help.to_owned()).into());
+            let equals = self.journal.as_ref().map(|_| format!("={}", path.display())).unwrap_or_default();
+            let help = format!("`opcell run --journal{equals} WORKFLOW` creates it; `--journal PATH` chooses another");
+            return Err(Diagnostic::error("no-journal", missing).help(help).into());
         }
         Ok(config)
     }
