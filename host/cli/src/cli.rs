@@ -334,7 +334,11 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         [option, value, rest @ ..] => option == "--journal" && (Some(value) == invalid.as_ref() || surplus(rest)),
         _ => false,
     };
-    let runs = words.iter().skip(1).find(|word| !word.starts_with('-')).is_some_and(|command| ["run", "chat"].contains(&command.as_str()));
+    let runs = words
+        .iter()
+        .skip(1)
+        .find(|word| !word.starts_with('-'))
+        .is_some_and(|command| ["run", "chat"].contains(&command.as_str()));
     if let Some(value) = (0..words.len()).find(follows).filter(|_| runs).and_then(|at| words.get(at + 1)) {
         let tip = format!("the value follows an equals sign: `--journal={value}`");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
