@@ -23,7 +23,7 @@ use crate::{
     writer::{Writer, storage},
 };
 use async_trait::async_trait;
-use news::News;
+use news::{Look, News};
 use rows::{Found, Most, Read, Rows, cut, find, fit, good_records, insert, put_snapshot, snapshot, unsigned};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
@@ -510,7 +510,9 @@ impl Journal for SqliteJournal {
                 .map_err(storage)?;
             let mut rows = query.query([now]).map_err(storage)?;
             let mut found: Vec<RunId> = Vec::new();
+            let mut any = false;
             while let Some(row) = rows.next().map_err(storage)? {
+                any = true;
                 if found.len() as u64 >= limit {
                     break;
                 }
@@ -522,10 +524,16 @@ impl Journal for SqliteJournal {
                     found.push(run.into());
                 }
             }
-            Ok((message, found))
+            if any {
+                return Ok((message, Look::Some, found));
+            }
+            let mut next = connection.prepare_cached("SELECT min(due) FROM runs WHERE due > ?1").map_err(storage)?;
+            let due: Option<i64> = next.query_row([now], |row| row.get(0)).map_err(storage)?;
+            let next_due = due.map(|due| Duration::from_millis(due.abs_diff(now)));
+            Ok((message, Look::None { next_due }, found))
         };
-        let (message, found) = self.read_with(look).await?;
-        self.news.looked(before, message);
+        let (message, all, found) = self.read_with(look).await?;
+        self.news.looked(before, message, all);
         Ok(found)
     }
 

@@ -325,7 +325,7 @@ pub(crate) async fn same_site(State(app): State<Arc<App>>, mut request: Request,
         // started changes nothing that takes a person.
         let peer = Peer::of(request.extensions());
         let is_safe = request.method().is_safe();
-        let token = match is_safe || !peer.is_below_opcell(app.address, &app.lineages).await {
+        let token = match is_safe || !peer.is_below_opcell(app.address).await {
             true => own.start_token(),
             false => &own.program,
         };

@@ -22,7 +22,6 @@ use crate::{
     access::{self, Access},
     audit, metrics,
     page::{self, Sessions},
-    peer::Lineages,
     problem::Problem,
     serve::Settings,
     tenant::{Tenants, refusal_limiter, webhook_limiter},
@@ -104,8 +103,6 @@ pub struct App {
     pub(crate) is_tls: bool,
     /// The address at which the server listens.
     pub(crate) address: std::net::SocketAddr,
-    /// Programs that have connected to it.
-    pub(crate) lineages: Arc<Lineages>,
     pub(crate) mcp: mcp::Services,
     pub(crate) readiness: root::Readiness,
     /// Counts requests for webhooks of tenants that do not exist.
@@ -137,7 +134,6 @@ impl App {
             hook_room: hooks::HookRoom::default(),
             is_tls: settings.tls.is_some(),
             address: settings.address,
-            lineages: Arc::default(),
             stop,
         })
     }

@@ -7,53 +7,81 @@
 mod lineage;
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts},
+    extract::{ConnectInfo, FromRequestParts, connect_info::Connected},
     http::{Extensions, request::Parts},
 };
 use std::{
     convert::Infallible,
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-/// The other end of a connection.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(SocketAddr);
+/// The other end of a connection. All requests of the connection share what was found out of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    address: SocketAddr,
+    known: Arc<Known>,
+}
+
+/// What stays true as long as a connection lasts: it has one socket at each end.
+#[derive(Debug, Default)]
+struct Known {
+    is_own_user: AtomicBool,
+    is_below_opcell: OnceLock<bool>,
+}
+
+impl Connected<SocketAddr> for Peer {
+    fn connect_info(address: SocketAddr) -> Self {
+        Self { address, known: Arc::default() }
+    }
+}
 
 impl Peer {
-    /// Returns the address of a request; the unspecified address where it is not known.
+    /// Returns the other end of a request's connection; the unspecified address where it is not known.
     pub(crate) fn of(extensions: &Extensions) -> Self {
-        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        Self(extensions.get::<ConnectInfo<SocketAddr>>().map_or(nowhere, |ConnectInfo(address)| *address))
+        let nowhere = || Self::connect_info(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+        extensions.get::<ConnectInfo<Self>>().map_or_else(nowhere, |ConnectInfo(peer)| peer.clone())
     }
 
     /// Its address.
     pub(crate) fn address(&self) -> IpAddr {
-        self.0.ip()
+        self.address.ip()
     }
 
     /// Returns `true` if the program at the other end is an Opcell process or one started it, or if that cannot be found
     /// out. Looks at every process of this user once per connection.
     #[cfg(target_os = "linux")]
-    pub(crate) async fn is_below_opcell(&self, own: SocketAddr, lineages: &Arc<Lineages>) -> bool {
-        let (peer, lineages) = (self.0, lineages.clone());
-        let looked = tokio::task::spawn_blocking(move || {
-            socket_diag::holder_of(peer, own).is_none_or(|(_, inode)| lineages.is_below_opcell(peer, inode))
-        });
-        looked.await.unwrap_or(true)
+    pub(crate) async fn is_below_opcell(&self, own: SocketAddr) -> bool {
+        if let Some(known) = self.known.is_below_opcell.get() {
+            return *known;
+        }
+        let peer = self.address;
+        let look = move || socket_diag::holder_of(peer, own).map(|(_, inode)| lineage::is_below_opcell(inode));
+        match tokio::task::spawn_blocking(look).await {
+            Ok(Some(found)) => *self.known.is_below_opcell.get_or_init(|| found),
+            _ => true,
+        }
     }
 
     /// Other systems do not say.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) async fn is_below_opcell(&self, _: SocketAddr, _: &Arc<Lineages>) -> bool {
-        true
+    pub(crate) async fn is_below_opcell(&self, _: SocketAddr) -> bool {
+        *self.known.is_below_opcell.get_or_init(|| true)
     }
 
     /// Returns `true` if it is a program of the user that runs this server, as far as the system says. `own` is where
     /// the server listens.
     pub(crate) fn is_own_user(&self, own: SocketAddr) -> bool {
-        is_of_own_user(self.0, own)
+        // A look that failed is repeated.
+        let known = &self.known.is_own_user;
+        if !known.load(Ordering::Relaxed) && is_of_own_user(self.address, own) {
+            known.store(true, Ordering::Relaxed);
+        }
+        known.load(Ordering::Relaxed)
     }
 }
 
@@ -67,17 +95,9 @@ impl<S: Sync> FromRequestParts<S> for Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.address.fmt(f)
     }
 }
-
-#[cfg(target_os = "linux")]
-pub(crate) use lineage::Lineages;
-
-/// Nothing is known of processes on other systems, where no request is vouched for.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug, Default)]
-pub(crate) struct Lineages;
 
 /// Returns `true` if the socket at the other end of a loopback connection belongs to the user of this process.
 #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@ use crate::{
     access::Access,
     api::{self, App, Draw},
     otlp::{Collector, Exporter},
+    peer::Peer,
     schedule,
     stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::{Tenant, Tenants},
@@ -261,7 +262,7 @@ impl Serving {
                     let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
                     tokio::select! {
-                        served = server.serve(router.into_make_service_with_connect_info::<SocketAddr>()) => served,
+                        served = server.serve(router.into_make_service_with_connect_info::<Peer>()) => served,
                         () = reloading => Ok(()),
                     }
                 }
@@ -269,7 +270,7 @@ impl Serving {
                     let server = axum_server::from_tcp(listener)?.acceptor(stalls).handle(handle.clone());
                     let mut server = server.first_request_timeout(HEAD_TIME);
                     limit(server.http_builder());
-                    server.serve(router.into_make_service_with_connect_info::<SocketAddr>()).await
+                    server.serve(router.into_make_service_with_connect_info::<Peer>()).await
                 }
             }
         };

@@ -20,8 +20,18 @@ use tokio::{
 /// time stamp looks as it did after the first.
 const LONGEST: Duration = Duration::from_millis(200);
 
+/// The longest wait where only a write makes a run runnable before then.
+const LONGEST_QUIET: Duration = Duration::from_secs(2);
+
+/// The age after which the log's time stamp is another one than that of its next write.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The interval of glances at the log. A glance is one call of the system and reads nothing.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// The same for a log that was not written for a minute.
+const GLANCE_DORMANT: Duration = Duration::from_millis(100);
+const DORMANT: Duration = Duration::from_secs(60);
 
 /// The time stamp and the length of the log: every commit of any process changes one of them.
 type Written = Option<(SystemTime, u64)>;
@@ -31,6 +41,24 @@ type Written = Option<(SystemTime, u64)>;
 pub(super) struct Seen {
     written: Written,
     message: i64,
+    /// The moment until which only a write makes a run runnable, where the look could tell.
+    idle_until: Option<Instant>,
+}
+
+impl Seen {
+    /// The time since the log was written; none where its clock is another.
+    fn age(&self) -> Option<Duration> {
+        self.written.and_then(|(at, _)| at.elapsed().ok())
+    }
+}
+
+/// The runs that a look found.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Look {
+    /// Some that can continue, or that another process drives, which may die without a write.
+    Some,
+    /// None; the next timer is due after this time.
+    None { next_due: Option<Duration> },
 }
 
 /// Wakes whoever waits for runs that can continue.
@@ -61,12 +89,18 @@ impl News {
     /// The state of the log before a look at the store; [`News::looked`] receives it afterwards, so that a write during
     /// the look is noticed.
     pub(super) fn before_look(&self) -> Seen {
-        Seen { written: self.written(), message: 0 }
+        Seen { written: self.written(), message: 0, idle_until: None }
     }
 
     /// Remembers that the runs of the store were looked at when `message` was its newest message.
-    pub(super) fn looked(&self, before: Seen, message: i64) {
-        *self.seen() = Seen { message, ..before };
+    pub(super) fn looked(&self, before: Seen, message: i64, found: Look) {
+        let idle_until = match found {
+            Look::Some => None,
+            Look::None { next_due } => {
+                Some(Instant::now() + next_due.map_or(LONGEST_QUIET, |due| due.min(LONGEST_QUIET)))
+            }
+        };
+        *self.seen() = Seen { message, idle_until, ..before };
     }
 
     /// Wakes whoever waits in this process, or else whoever waits next.
@@ -77,9 +111,18 @@ impl News {
 
     /// Waits until a message was posted since the last look, or for this long; returns `true` if one was.
     pub(super) async fn wait(&self, at_most: Duration, reader: &Arc<Mutex<Connection>>) -> bool {
-        let until = Instant::now() + at_most.min(LONGEST);
+        let (now, seen) = (Instant::now(), *self.seen());
+        let quiet = seen.idle_until.filter(|_| seen.age().is_some_and(|age| age >= QUIET));
+        let longest = quiet.map_or(LONGEST, |until| until.saturating_duration_since(now));
+        let mut until = now + at_most.min(longest);
         loop {
-            let next = until.min(Instant::now() + GLANCE);
+            let seen = *self.seen();
+            if seen.idle_until.is_none() {
+                // Something was written meanwhile, by which a run may have become runnable.
+                until = until.min(Instant::now() + LONGEST);
+            }
+            let dormant = seen.age().is_some_and(|age| age >= DORMANT);
+            let next = until.min(Instant::now() + if dormant { GLANCE_DORMANT } else { GLANCE });
             tokio::select! {
                 () = self.posted.notified() => return true,
                 () = sleep_until(next) => {}
@@ -105,7 +148,8 @@ impl News {
         if message != seen.message {
             return true;
         }
-        self.seen().written = written;
+        let mut seen = self.seen();
+        (seen.written, seen.idle_until) = (written, None);
         false
     }
 }
@@ -118,15 +162,27 @@ pub(super) fn newest_message(connection: &Connection) -> Result<i64, JournalErro
 
 #[cfg(test)]
 mod tests {
+    use super::{LONGEST, LONGEST_QUIET};
     use crate::{
         SqliteJournal,
         contract::append,
-        journal::{Journal as _, NewRun},
-        record::{Fence, RunId},
+        journal::{Append, Cut, Journal as _, NewRun},
+        record::{Fence, RunId, RunState},
     };
     use std::time::Duration;
+    use tokio::time::Instant;
+
+    fn due(due: Option<i64>) -> RunState {
+        RunState { status: "waiting".into(), ended: false, due }
+    }
 
     const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// The log as one that was written so long ago.
+    fn aged(folder: &tempfile::TempDir, seconds: u64) {
+        let log = std::fs::File::options().append(true).open(folder.path().join("runs.db-wal")).unwrap();
+        log.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+    }
 
     async fn store() -> (tempfile::TempDir, SqliteJournal, RunId, Fence) {
         let folder = tempfile::tempdir().unwrap();
@@ -161,5 +217,39 @@ mod tests {
         // It is old once someone has looked at the runs.
         journal.runnable(0, 1).await.unwrap();
         assert!(!journal.news.wait(HOUR, &journal.reader).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_store_is_looked_at_seldom_and_in_time_for_its_timers() {
+        let (folder, journal, run, fence) = store().await;
+        journal.append(Append { state: Some(due(None)), ..append(&run, fence, [1]) }).await.unwrap();
+        journal.release(&run, fence).await.unwrap();
+        let wait = async |seconds: u64, now: i64| {
+            aged(&folder, seconds);
+            assert!(journal.runnable(now, 1).await.unwrap().is_empty());
+            let began = Instant::now();
+            assert!(!journal.news.wait(HOUR, &journal.reader).await);
+            began.elapsed()
+        };
+        assert!(wait(5, 0).await >= LONGEST_QUIET);
+        assert!(wait(0, 0).await < 2 * LONGEST);
+        let fence = journal.acquire(&run, Cut::Tail).await.unwrap().fence;
+        journal.append(Append { state: Some(due(Some(10_700))), ..append(&run, fence, [2]) }).await.unwrap();
+        journal.release(&run, fence).await.unwrap();
+        let waited = wait(5, 10_000).await;
+        assert!(waited >= Duration::from_millis(690) && waited < LONGEST_QUIET, "{waited:?}");
+        // Whatever is written ends the long wait: it may be a timer that is due sooner.
+        aged(&folder, 5);
+        journal.runnable(0, 1).await.unwrap();
+        let began = Instant::now();
+        let waits = tokio::spawn({
+            let journal = journal.clone();
+            async move { (journal.news.wait(HOUR, &journal.reader).await, Instant::now()) }
+        });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        aged(&folder, 0);
+        let (news, ended) = waits.await.unwrap();
+        let waited = ended - began;
+        assert!(!news && waited >= Duration::from_millis(500) && waited < Duration::from_millis(700), "{waited:?}");
     }
 }

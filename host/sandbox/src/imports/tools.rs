@@ -7,13 +7,13 @@ use crate::{
     host::{StartedCall, ToolCall},
     recording::taped,
 };
-use opcell_types::{Capability, Failure};
-use serde_json::{Value, json};
+use opcell_types::{Capability, Failure, Value};
+use serde_json::{Value as Json, json};
 use std::{sync::Arc, time::Duration};
 
 impl wit::Host for View<'_> {
     async fn list(&mut self) -> wasmtime::Result<Vec<wit::ToolDescription>> {
-        taped!(self, Tools, "tools.list", Value::Null, self.listed_tools().await)
+        taped!(self, Tools, "tools.list", Json::Null, self.listed_tools().await)
     }
 
     async fn call(&mut self, name: String, arguments: String) -> wasmtime::Result<Result<String, wit::ToolError>> {
@@ -22,7 +22,7 @@ impl wit::Host for View<'_> {
 }
 
 /// As recordings hold a call of a tool.
-pub(super) fn given(name: &str, arguments: &str) -> Value {
+pub(super) fn given(name: &str, arguments: &str) -> Json {
     match serde_json::from_str(arguments) {
         Ok(parsed) if is_shallow(&parsed) => json!([name, parsed]),
         _ => json!([name, arguments]),
@@ -30,7 +30,7 @@ pub(super) fn given(name: &str, arguments: &str) -> Value {
 }
 
 /// Returns `true` if a journal can hold a value somewhere inside of an event: readers of events bound their depth.
-fn is_shallow(value: &Value) -> bool {
+fn is_shallow(value: &Json) -> bool {
     const DEPTH: u32 = 48;
     let mut pending = vec![(value, 0)];
     while let Some((value, depth)) = pending.pop() {
@@ -38,8 +38,8 @@ fn is_shallow(value: &Value) -> bool {
             return false;
         }
         match value {
-            Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
-            Value::Object(entries) => pending.extend(entries.values().map(|entry| (entry, depth + 1))),
+            Json::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
+            Json::Object(entries) => pending.extend(entries.values().map(|entry| (entry, depth + 1))),
             _ => {}
         }
     }
@@ -117,8 +117,41 @@ impl View<'_> {
             }
             Err(failure) => Err(match failure.denial {
                 Some(denial) => wit::ToolError::Denied(self.0.denials.note(*denial).into()),
-                None => wit::ToolError::Failed(failure_to_guest(failure)),
+                None => wit::ToolError::Failed(failure_to_guest(marked(failure))),
             }),
         })
+    }
+}
+
+/// Says in the details of a failure that another try would not help, as plugins say it: one that passes the failure on
+/// passes that on as well. Details that are no map stay as they are.
+fn marked(mut failure: Failure) -> Failure {
+    if failure.retriable {
+        return failure;
+    }
+    let details = failure.details.get_or_insert_with(|| Value::from(json!({})));
+    if let Value::Object(details) = details
+        && !details.contains_key("retriable")
+    {
+        details.insert("retriable", Value::Bool(false));
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opcell_types::Source;
+
+    #[test]
+    fn a_failure_that_stays_says_so_and_keeps_what_it_says_of_itself() {
+        let details = |failure: Failure| marked(failure).details.map(|details| details.to_json());
+        let failure = || Failure::new(Source::Host, "out-of-stock", "there are no more");
+        let given = |details| failure().with_details(Value::from(details));
+        assert_eq!(details(failure()), Some(r#"{"retriable":false}"#.to_owned()));
+        assert_eq!(details(given(json!({"left": 0}))), Some(r#"{"left":0,"retriable":false}"#.to_owned()));
+        assert_eq!(details(given(json!({"retriable": true}))), Some(r#"{"retriable":true}"#.to_owned()));
+        assert_eq!(details(given(json!("gone"))), Some(r#""gone""#.to_owned()));
+        assert_eq!(details(failure().retriable()), None);
     }
 }

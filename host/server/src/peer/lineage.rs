@@ -6,36 +6,13 @@
 
 use opcell::lineage::is_opcell_or_below;
 use std::{
-    collections::HashMap,
     fs,
-    net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
-/// Connections that are remembered, so that each is looked up once.
-const MAX_REMEMBERED: usize = 1_024;
-
-/// Connections whose other end was looked up.
-#[derive(Debug, Default)]
-pub(crate) struct Lineages(Mutex<HashMap<(SocketAddr, u32), bool>>);
-
-impl Lineages {
-    /// Returns `true` if the holder of a socket is an Opcell process or one started it, or if the holder is unknown.
-    /// Blocks.
-    pub(super) fn is_below_opcell(&self, peer: SocketAddr, inode: u32) -> bool {
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known().get(&(peer, inode)) {
-            return *known;
-        }
-        let found = is_held_below(holders(inode), is_opcell_or_below, |process| holds(process, &link_to(inode)));
-        let mut known = known();
-        if known.len() >= MAX_REMEMBERED {
-            known.clear();
-        }
-        known.insert((peer, inode), found);
-        found
-    }
+/// Returns `true` if the holder of a socket is an Opcell process or one started it, or if the holder is unknown. Blocks.
+pub(super) fn is_below_opcell(inode: u32) -> bool {
+    is_held_below(holders(inode), is_opcell_or_below, |process| holds(process, &link_to(inode)))
 }
 
 /// Returns `true` if one of a socket's holders is below Opcell and has not lost the socket since it was found, or if no
@@ -101,7 +78,7 @@ mod tests {
         let (_theirs, peer) = listener.accept().unwrap();
         let (_, inode) = super::super::socket_diag::holder_of(peer, own).unwrap();
         assert_eq!(holders(inode), [std::process::id()]);
-        assert!(Lineages::default().is_below_opcell(peer, inode), "as a request of a plugin is");
+        assert!(is_below_opcell(inode), "as a request of a plugin is");
         drop(ours);
 
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{} && read -r _", own.port());
@@ -111,7 +88,7 @@ mod tests {
         };
         let (_theirs, peer) = listener.accept().unwrap();
         let (_, inode) = super::super::socket_diag::holder_of(peer, own).unwrap();
-        assert!(Lineages::default().is_below_opcell(peer, inode));
+        assert!(is_below_opcell(inode));
         drop(child.stdin.take());
         child.wait().unwrap();
     }
