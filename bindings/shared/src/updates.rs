@@ -33,6 +33,8 @@ impl RunText for TextFeed {
             AnswerPiece::Reasoning(_) if !self.reasoning => {}
             // The event that follows says so.
             AnswerPiece::Ended => {}
+            // It is of a call, and no part of what a model says.
+            AnswerPiece::Progress { .. } => {}
             // No one reads it: the answer has it.
             piece => drop(self.pieces.send(piece.to_value(effect))),
         }

@@ -565,6 +565,120 @@ fn the_gateway_offers_accepted_tools_of_the_projects_servers_one_by_one_or_behin
     assert_eq!(best["structuredContent"]["tools"][0]["name"], "notes__search", "{best}");
 }
 
+/// A server whose tool `copy` tells its progress as often as it is asked to, and then its result.
+const COPIER: &str = r#"while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"method":"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}' ;;
+    *'"method":"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"copy","inputSchema":{"type":"object","properties":{"files":{"type":"integer"}}}}]}}' ;;
+    *'"method":"tools/call"'*)
+      token=${line#*\"progressToken\":}; token=${token%%[,\}]*}
+      files=${line#*\"files\":}; files=${files%%[,\}]*}
+      awk -v token="$token" -v files="$files" 'BEGIN { for (n = 1; n <= files; n++)
+        printf "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d,\"total\":%d,\"message\":\"file %d\"}}\n", token, n, files, n }'
+      echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"copied"}]}}' ;;
+    *'"method":"server/discover"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+"#;
+
+/// The notifications of progress that come before the answer to a call, and the answer.
+fn call_with_progress(peer: &mut Stdio_, name: &str, arguments: &Value, token: Option<&str>) -> (Vec<Value>, Value) {
+    let mut call = message(7, "tools/call", json!({"name": name, "arguments": arguments}), Has::Nothing);
+    if let Some(token) = token {
+        call["params"]["_meta"]["progressToken"] = json!(token);
+    }
+    writeln!(peer.write, "{call}").unwrap();
+    let mut told = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert!(peer.read.read_line(&mut line).unwrap() > 0, "the server has ended");
+        let said: Value = serde_json::from_str(&line).unwrap();
+        match said["method"].as_str() {
+            Some("notifications/progress") => told.push(said["params"].clone()),
+            _ if said["id"] == 7 => return (told, said["result"].clone()),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn the_progress_of_a_servers_tool_reaches_the_client_of_the_gateway_that_asked_for_it() {
+    let folder = project();
+    let toml = fs::read_to_string(folder.path().join("opcell.toml")).unwrap();
+    let more =
+        "\n[mcp.disk]\ncommand = [\"sh\", \"disk.sh\"]\n\n[tools]\ncopy_files = { mcp = \"disk\", tool = \"copy\" }\n";
+    fs::write(folder.path().join("opcell.toml"), toml + more).unwrap();
+    fs::write(folder.path().join("disk.sh"), COPIER).unwrap();
+    fs::write(
+        folder.path().join("greet.edn"),
+        r#"{:name "greet" :description "Copies" :steps [{:name "copy" :type :invoke :operation "copy_files" :args {:files 3}}]}"#,
+    )
+    .unwrap();
+    fs::create_dir(folder.path().join(".cache")).unwrap();
+    let trusted = opcell(folder.path()).arg("trust").output().unwrap();
+    assert!(trusted.status.success(), "{trusted:?}");
+    let mut peer = Stdio_::start_with(folder.path(), &["--gateway"]);
+
+    let copy = |peer: &mut Stdio_, files: u32, token| {
+        let (told, result) = call_with_progress(peer, "disk__copy", &json!({"files": files}), token);
+        assert_eq!(result["content"][0]["text"], "copied", "{result}");
+        told
+    };
+    let told = copy(&mut peer, 3, Some("mine"));
+    let of = |n: u32| json!({"progressToken": "mine", "progress": f64::from(n), "total": 3.0, "message": format!("file {n}")});
+    assert_eq!(told, [of(1), of(2), of(3)]);
+    assert!(copy(&mut peer, 3, None).is_empty(), "it was not asked for");
+
+    // Of a flood, a client is told little: always more, and the last of it.
+    let told = copy(&mut peer, 50_000, Some("mine"));
+    assert!(told.len() < 500, "{}", told.len());
+    assert_eq!(told.last().unwrap()["progress"], 50_000.0, "{told:?}");
+    let done = |told: &[Value]| told.iter().map(|told| told["progress"].as_f64().unwrap()).collect::<Vec<_>>();
+    assert!(done(&told).windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
+
+    // A run tells of its steps, and of what their calls tell.
+    let (told, result) = call_with_progress(&mut peer, "run_greet", &json!({}), Some("run"));
+    assert!(result["isError"] != true, "{result}");
+    let messages: Vec<&str> = told.iter().map(|told| told["message"].as_str().unwrap()).collect();
+    assert!(messages.contains(&"step copy"), "{messages:?}");
+    assert!(done(&told).windows(2).all(|pair| pair[0] < pair[1]), "{told:?}");
+    let run = result["structuredContent"]["run"].as_str().unwrap();
+    let shown = opcell(folder.path()).args(["runs", "show", run, "--events", "--json"]).output().unwrap();
+    let events = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success() && events.contains("copied") && !events.contains("file 2"), "{shown:?}");
+    drop(peer);
+
+    // So does a program of what the tools tell that it calls.
+    let mut peer = Stdio_::start_with(folder.path(), &["--gateway", "--search"]);
+    let source = json!({"source": "return await call('disk__copy', {files: 3})"});
+    let (told, result) = call_with_progress(&mut peer, "run_code", &source, Some("code"));
+    assert!(result["isError"] != true && result.to_string().contains("copied"), "{result}");
+    assert!(told.iter().any(|told| told["message"] == "file 3" && told["progressToken"] == "code"), "{told:?}");
+    drop(peer);
+
+    // The same over HTTP, as events before the answer's.
+    let server = Server::start_with(folder.path(), &["--mcp-gateway"]);
+    let mut call = message(7, "tools/call", json!({"name": "disk__copy", "arguments": {"files": 3}}), Has::Nothing);
+    call["params"]["_meta"]["progressToken"] = json!("web");
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("MCP-Protocol-Version", REVISION),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "disk__copy"),
+    ];
+    let (status, _, body) = Server::send(&server, "POST", "/v1/default/mcp", &headers, &call.to_string());
+    let said: Vec<Value> =
+        body.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data:")?.trim()).ok()).collect();
+    let told = said.iter().filter(|said| said["params"]["progressToken"] == "web").count();
+    assert_eq!(
+        (status, told, &said.last().unwrap()["result"]["content"][0]["text"]),
+        (200, 3, &json!("copied")),
+        "{body}"
+    );
+}
+
 /// A server that ends where something else than `initialize` comes first.
 const STRICT: &str = r#"read -r line
 case $line in *'"method":"initialize"'*) ;; *) echo "unknown method" >&2; exit 4 ;; esac

@@ -311,3 +311,53 @@ fn a_person_at_the_terminal_is_asked_about_a_call_before_it_is_made() {
     assert!(code == 0 && shown.contains("[[sessions.approved]]"), "{shown}");
     assert_eq!(std::fs::read_to_string(at("opcell.toml")).unwrap(), settings, "nothing was written");
 }
+
+/// A server whose tool tells its progress, and ends a while after.
+const COPIER: &str = r#"while read -r line; do
+  id=${line#*\"id\":}; id=${id%%[,\}]*}
+  case $line in
+    *'"method":"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}' ;;
+    *'"method":"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"copy","inputSchema":{"type":"object"}}]}}' ;;
+    *'"method":"tools/call"'*)
+      token=${line#*\"progressToken\":}; token=${token%%[,\}]*}
+      echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'"$token"',"progress":3,"total":7,"message":"\u001b[2Jnotes.txt"}}'
+      sleep 2
+      echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"copied"}]}}' ;;
+    *'"method":"server/discover"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"error":{"code":-32601,"message":"no such method"}}' ;;
+  esac
+done
+"#;
+
+#[test]
+fn the_progress_of_a_call_is_in_the_line_of_its_step_and_writes_nothing_else() {
+    if !*HAS_TERMINAL {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+    write("disk.sh", COPIER);
+    write(
+        "opcell.toml",
+        "[mcp.disk]\ncommand = [\"sh\", \"disk.sh\"]\n\n[tools]\ncopy_files = { mcp = \"disk\", tool = \"copy\" }\n",
+    );
+    write(
+        "w.edn",
+        r#"{:name "w" :description "Copies" :steps [{:name "save" :type :invoke :operation "copy_files" :args {}}]}"#,
+    );
+    let trusted = Command::new(env!("CARGO_BIN_EXE_opcell"))
+        .arg("trust")
+        .current_dir(directory.path())
+        .env("HOME", directory.path())
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(trusted.status.success(), "{trusted:?}");
+    let (shown, code) = on_terminal(directory.path(), 80, &["run", "w.edn"], &[]);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("save  3 of 7: ") && shown.contains("notes.txt"), "{shown:?}");
+    assert!(!shown.contains("\u{1b}[2J"), "{shown:?}");
+    // Elsewhere there are no lines that move, and so none of progress.
+    let (plain, code) = on_terminal(directory.path(), 80, &["run", "w.edn", "--quiet"], &[]);
+    assert!(code == 0 && !plain.contains("3 of 7"), "{plain:?}");
+}

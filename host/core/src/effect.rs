@@ -216,6 +216,7 @@ impl State {
             user: self.user.clone(),
             tenant: self.tenant.clone(),
             nesting: 0,
+            progress: opcell_types::ProgressLog::default(),
         })
     }
 

@@ -15,6 +15,7 @@ pub mod perform;
 mod pieces;
 pub mod ports;
 pub mod program_record;
+pub mod progress;
 pub mod tool;
 
 mod answers;

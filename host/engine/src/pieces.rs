@@ -18,8 +18,8 @@ pub const MAX_ROUND_PIECE_BYTES: usize = 16 << 20;
 /// The most bytes of a text that are kept with the failure of its round.
 const RECEIVED_BYTES: usize = 64 << 10;
 
-/// A piece of a model's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A piece of a model's answer, or the progress of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum AnswerPiece<'a> {
     /// Text.
@@ -45,9 +45,19 @@ pub enum AnswerPiece<'a> {
         /// The call's number.
         call: u32,
     },
+    /// The progress of a call that a step, a judge or a model makes: the newest counts. Its effect is the call's, which
+    /// [`Self::Ended`] ends as well.
+    Progress {
+        /// Done so far.
+        done: f64,
+        /// All that is to be done, where it is known.
+        total: Option<f64>,
+        /// One line of printable text; may be empty.
+        message: &'a str,
+    },
     /// The model is asked again: what came of this round does not count.
     Restarted,
-    /// The round is over, whatever the reason: nothing more comes of it.
+    /// The round, or the call, is over, whatever the reason: nothing more comes of it.
     Ended,
 }
 
@@ -66,6 +76,7 @@ impl<'a> AnswerPiece<'a> {
         match self {
             Self::Text(text) | Self::Reasoning(text) | Self::CallArguments { text, .. } => text,
             Self::CallBegan { tool, .. } => tool,
+            Self::Progress { message, .. } => message,
             Self::CallEnded { .. } | Self::Restarted | Self::Ended => "",
         }
     }
@@ -82,8 +93,9 @@ impl<'a> AnswerPiece<'a> {
     }
 
     /// The piece as data: `{"text"}`, `{"reasoning"}`, `{"call": {"number", "tool"}}`, `{"call": {"number",
-    /// "arguments"}}`, `{"call": {"number", "ended": true}}`, `{"restarted": true}` or `{"ended": true}`, and the
-    /// number of its round as `effect`.
+    /// "arguments"}}`, `{"call": {"number", "ended": true}}`, `{"progress": {"done", "total", "message"}}`, in which
+    /// what is not known is absent, `{"restarted": true}` or `{"ended": true}`, and the number of its round or call as
+    /// `effect`.
     #[must_use]
     pub fn to_value(self, round: EffectId) -> Value {
         let call = |number: u32, key: &str, value: Value| {
@@ -95,6 +107,12 @@ impl<'a> AnswerPiece<'a> {
             Self::CallBegan { call: number, tool } => ("call", call(number, "tool", tool.into())),
             Self::CallArguments { call: number, text } => ("call", call(number, "arguments", text.into())),
             Self::CallEnded { call: number } => ("call", call(number, "ended", true.into())),
+            Self::Progress { done, total, message } => {
+                let total = total.map(|total| ("total", number_of(total)));
+                let message = Some(("message", Value::from(message))).filter(|_| !message.is_empty());
+                let known = [Some(("done", number_of(done))), total, message];
+                ("progress", Value::object(known.into_iter().flatten()))
+            }
             Self::Restarted => ("restarted", true.into()),
             Self::Ended => ("ended", true.into()),
         };
@@ -102,7 +120,13 @@ impl<'a> AnswerPiece<'a> {
     }
 }
 
-/// Receives the answers of all models of a run while they come.
+/// A count as it is usually written: most are whole.
+#[allow(clippy::cast_possible_truncation, reason = "it is whole, and small enough")]
+fn number_of(count: f64) -> Value {
+    if count.fract() == 0.0 && count.abs() < 9e15 { Value::from(count as i64) } else { Value::from(count) }
+}
+
+/// Receives the answers of all models of a run while they come, and the progress of its calls.
 pub trait RunText: Send + Sync {
     /// The next piece of a text, between the `requested` and `replied` events of its model round.
     fn text(&self, round: EffectId, piece: &str);
@@ -112,6 +136,11 @@ pub trait RunText: Send + Sync {
         if let AnswerPiece::Text(text) = piece {
             self.text(round, text);
         }
+    }
+
+    /// Returns `false` if only the progress of calls is wanted: models are then not asked to answer in pieces.
+    fn takes_answers(&self) -> bool {
+        true
     }
 
     /// Returns `true` if [`AnswerPiece::Restarted`] takes back what was shown. A model whose answer broke off is then
@@ -180,7 +209,7 @@ impl TextSink for RoundSink {
 
     fn piece(&self, piece: AnswerPiece<'_>) {
         match piece {
-            AnswerPiece::Ended => return,
+            AnswerPiece::Ended | AnswerPiece::Progress { .. } => return,
             AnswerPiece::Restarted => self.received.lock().unwrap_or_else(PoisonError::into_inner).clear(),
             AnswerPiece::Text(text) => {
                 let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);

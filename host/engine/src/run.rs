@@ -13,7 +13,8 @@ use crate::{
     inner::InnerEvents,
     perform::perform,
     pieces::RoundSink,
-    ports::{Cancellable, Ports, Reply, RunText, TextSink},
+    ports::{Cancellable, EffectContext, Ports, Reply, RunText, TextSink},
+    progress,
     record::{Unread, to_record},
     shutdown::Shutdown,
     updates::Suspension,
@@ -429,7 +430,10 @@ impl Driver {
 
     /// Returns the future that performs an effect.
     fn work(&self, id: EffectId, taken_over: Option<Timestamp>) -> Option<Work> {
-        let effect = self.state.effect(id, taken_over)?;
+        let mut effect = self.state.effect(id, taken_over)?;
+        if let Some(context) = context_of(&mut effect.task) {
+            context.progress = progress::of_run(self.sink.as_ref(), id);
+        }
         let (ports, cancel) = (self.ports.clone(), self.cancel.clone());
         // The most frequent one is the shortest.
         let inner = self.inner_journal(&effect);
@@ -449,7 +453,9 @@ impl Driver {
         let now = self.ports.timer.now();
         let asleep = self.state.inner_calls(id).and_then(InnerCalls::asleep).map(|until| until.ms_since(now));
         let asleep = asleep.filter(|ms| *ms > 0.0);
-        let sink = self.sink.clone().map(|sink| RoundSink::new(sink, id));
+        let is_round = matches!(effect.task, Task::Round(_));
+        let sink = self.sink.clone().filter(|sink| is_round && sink.takes_answers());
+        let sink = sink.map(|sink| RoundSink::new(sink, id));
         let work = async move {
             let mut effect = effect;
             if let Some(ms) = asleep {
@@ -645,6 +651,15 @@ impl Driver {
             self.record(batch, stopped)?;
         }
         self.flush(batch).await
+    }
+}
+
+/// The place of a call that may tell its progress.
+fn context_of(task: &mut Task) -> Option<&mut EffectContext> {
+    match task {
+        Task::Invoke(call) | Task::Judge(call) => Some(&mut call.context),
+        Task::Tool(call) => Some(&mut call.context),
+        Task::Open(_) | Task::Round(_) | Task::Sleep { .. } | Task::Timeout { .. } | Task::Find { .. } => None,
     }
 }
 

@@ -161,6 +161,10 @@ impl RunText for EmbeddedSink<dyn RunText> {
         self.tell("the text sink", |sink| sink.piece(round, piece));
     }
 
+    fn takes_answers(&self) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.0.takes_answers())).unwrap_or(true)
+    }
+
     fn takes_back(&self) -> bool {
         catch_unwind(AssertUnwindSafe(|| self.0.takes_back())).unwrap_or_default()
     }

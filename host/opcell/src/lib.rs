@@ -132,8 +132,8 @@ pub use opcell_sandbox::{
 };
 pub use opcell_session::models::Model;
 pub use opcell_types::{
-    Access, CallContext, Capability, Denial, Digest, Failure, FailureKind, Fault, FollowUp, NewRunId, OperationId,
-    Remedy, Source, ToolDescription, TouchLog, Touched, Value,
+    Access, CallContext, CallProgress, Capability, Denial, Digest, Failure, FailureKind, Fault, FollowUp, NewRunId,
+    OperationId, Remedy, Source, ToolDescription, TouchLog, Touched, Value,
 };
 pub use report::Rejected;
 pub use run::{NotEnded, Outcome, ResumedRun, Run, RunRef, TypedReceipt, Workflow};

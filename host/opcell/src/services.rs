@@ -176,7 +176,11 @@ impl HostServices for PluginServices {
         Some(self.stores.of(&self.store_owner, context))
     }
 
+    #[allow(clippy::cast_precision_loss, reason = "a count that is shown")]
     fn log(&self, plugin: &str, context: &CallContext, event: LogEvent<'_>) {
+        if let LogEvent::Progress { done, total, message } = event {
+            context.progress.report(done as f64, Some(total as f64), message);
+        }
         if let Some(sink) = &self.sink {
             sink.log(plugin, context, event);
         }

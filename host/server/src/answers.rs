@@ -1,10 +1,10 @@
-//! Answers of models while they come, for those who follow a run that this process drives.
+//! Answers of models while they come, and the progress of calls, for those who follow a run that this process drives.
 //!
 //! A round's pieces are kept until it ends, up to a size, so that a reader that comes late, or reads slowly, has them
 //! from the beginning and holds none of them. They are a preview: the event that ends the round has the answer.
 
 use axum::body::Bytes;
-use opcell::{EffectId, RunText, Value};
+use opcell::{CallProgress, EffectId, RunText, Value};
 use opcell_engine::ports::AnswerPiece;
 use opcell_journal::RunId;
 use std::{
@@ -33,9 +33,9 @@ pub(crate) enum PieceKinds {
     /// None.
     #[default]
     None,
-    /// Text and tool calls.
+    /// Text, tool calls and progress.
     Text,
-    /// Text, tool calls and reasoning.
+    /// Text, tool calls, progress and reasoning.
     All,
 }
 
@@ -60,6 +60,13 @@ impl Answers {
         fresh
     }
 
+    /// A reader of the progress of a run's calls.
+    pub(crate) fn progress(&self, run: &RunId) -> ProgressReader {
+        let answers = self.of(run);
+        let news = answers.news.subscribe();
+        ProgressReader { answers, news, told: BTreeMap::new() }
+    }
+
     /// A reader of the answers of a run.
     pub(crate) fn reader(&self, run: &RunId, kinds: PieceKinds) -> Option<AnswerReader> {
         let answers = match kinds {
@@ -71,7 +78,7 @@ impl Answers {
     }
 }
 
-/// The rounds of a run that are in flight.
+/// The rounds of a run that are in flight, and the calls that have told their progress.
 pub(crate) struct RunAnswers {
     rounds: Mutex<BTreeMap<EffectId, Round>>,
     news: watch::Sender<u64>,
@@ -89,6 +96,10 @@ struct Round {
     bytes: usize,
     /// Times that it began again.
     restarts: u64,
+    /// Of a call, the progress that it told last.
+    progress: Option<CallProgress>,
+    /// Times that it told any.
+    told: u64,
 }
 
 /// A piece, or several of one kind together.
@@ -186,6 +197,11 @@ impl RunText for RunAnswers {
                     let of = rounds.entry(round).or_default();
                     *of = Round { restarts: of.restarts.saturating_add(1), ..Round::default() };
                 }
+                AnswerPiece::Progress { done, total, message } => {
+                    let of = rounds.entry(round).or_default();
+                    of.progress = CallProgress::new(done, total, message);
+                    of.told = of.told.wrapping_add(1);
+                }
                 piece => rounds.entry(round).or_default().push(piece),
             }
             while rounds.len() > MAX_ROUNDS {
@@ -200,12 +216,49 @@ impl RunText for RunAnswers {
     }
 }
 
+/// Reads the progress of the calls of one run, without what its models say.
+pub(crate) struct ProgressReader {
+    answers: Arc<RunAnswers>,
+    news: watch::Receiver<u64>,
+    told: BTreeMap<EffectId, u64>,
+}
+
+impl ProgressReader {
+    /// Waits for the next progress of any call. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Vec<CallProgress> {
+        loop {
+            self.news.borrow_and_update();
+            let found = self.read();
+            if !found.is_empty() {
+                return found;
+            }
+            if self.news.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn read(&mut self) -> Vec<CallProgress> {
+        let rounds = self.answers.rounds();
+        self.told.retain(|call, _| rounds.contains_key(call));
+        let mut found = Vec::new();
+        for (call, of) in rounds.iter() {
+            if let Some(progress) = of.progress.as_ref().filter(|_| self.told.get(call) != Some(&of.told)) {
+                self.told.insert(*call, of.told);
+                found.push(progress.clone());
+            }
+        }
+        found
+    }
+}
+
 /// The place of a reader in a round.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     restarts: u64,
     piece: usize,
     offset: usize,
+    told: u64,
 }
 
 /// Reads the answers of one run.
@@ -248,6 +301,11 @@ impl AnswerReader {
             if place.restarts != of.restarts {
                 *place = Place { restarts: of.restarts, ..Place::default() };
                 tell(*round, AnswerPiece::Restarted);
+            }
+            if let Some(CallProgress { done, total, message }) = of.progress.as_ref().filter(|_| place.told != of.told)
+            {
+                place.told = of.told;
+                tell(*round, AnswerPiece::Progress { done: *done, total: *total, message });
             }
             for (at, piece) in of.pieces.iter().enumerate().skip(place.piece) {
                 let offset = if at == place.piece { place.offset } else { 0 };
@@ -335,6 +393,29 @@ mod tests {
         sink.text(ROUND, "so");
         let expected = [r#"{"restarted":true,"effect":3}"#, r#"{"text":"so","effect":3}"#];
         assert_eq!((told(&plain.read()), told(&curious.read())), (expected.to_vec(), expected.to_vec()));
+    }
+
+    #[test]
+    fn of_a_call_the_newest_progress_is_told_once_and_its_end() {
+        let answers = Answers::default();
+        let sink = answers.of(&run());
+        let mut reader = answers.reader(&run(), PieceKinds::Text).unwrap();
+        let mut progress = answers.progress(&run());
+        let of = |done: f64| AnswerPiece::Progress { done, total: Some(9.0), message: "copying" };
+        (0..1_000).for_each(|_| sink.piece(ROUND, of(1.0)));
+        sink.piece(ROUND, of(2.0));
+        sink.text(EffectId(4), "hi");
+        let expected =
+            [r#"{"progress":{"done":2,"total":9,"message":"copying"},"effect":3}"#, r#"{"text":"hi","effect":4}"#];
+        assert_eq!(told(&reader.read()), expected);
+        let lines = |found: Vec<CallProgress>| found.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(lines(progress.read()), ["2 of 9: copying"]);
+        assert!(reader.read().is_empty() && progress.read().is_empty());
+        sink.piece(ROUND, of(3.0));
+        assert_eq!(lines(progress.read()), ["3 of 9: copying"]);
+        sink.piece(ROUND, AnswerPiece::Ended);
+        assert_eq!(told(&reader.read()), [r#"{"ended":true,"effect":3}"#]);
+        assert!(progress.read().is_empty() && progress.told.is_empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod caller;
 mod changes;
 mod gateway;
 mod params;
+mod progress;
 mod prompts;
 mod runs;
 mod search;
@@ -142,7 +143,7 @@ impl McpServer {
         if let Some(traceparent) = traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        let called = call.await;
+        let called = progress::telling(call, context).await;
         result_of(called, &Client::of(context), Parts::AreData)
     }
 }

@@ -85,7 +85,7 @@ pub use standing::{ServerStanding, ServerState, ServerUse, ToolChange, ToolChang
 pub use unavailable::Server;
 
 use crate::http::HttpRule;
-use opcell_types::{Failure, GivenInput, Source, Value};
+use opcell_types::{Failure, GivenInput, ProgressLog, Source, Value};
 use std::{path::PathBuf, time::Duration};
 
 /// Longest message of a server that is repeated, in bytes.
@@ -191,13 +191,15 @@ pub struct CallOptions<'a> {
     pub may_ask: bool,
     /// The answers with which the call continues, where the server asked for input.
     pub given: Option<&'a GivenInput>,
+    /// The place in which the server's notifications of progress are told.
+    pub progress: Option<&'a ProgressLog>,
 }
 
 impl CallOptions<'_> {
     /// A call outside of any trace, whose caller waits for no person.
     #[must_use]
     pub fn new(binary: Binary) -> Self {
-        Self { binary, traceparent: None, may_ask: false, given: None }
+        Self { binary, traceparent: None, may_ask: false, given: None, progress: None }
     }
 }
 

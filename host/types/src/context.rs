@@ -1,5 +1,6 @@
 //! The place in a run at which a call happens.
 
+use crate::progress::ProgressLog;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -31,6 +32,9 @@ pub struct CallContext {
     /// such a call makes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nesting: u8,
+    /// The place in which the call tells its progress.
+    #[serde(skip)]
+    pub progress: ProgressLog,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
@@ -55,6 +59,7 @@ impl Default for CallContext {
             user: None,
             tenant: None,
             nesting: 0,
+            progress: ProgressLog::default(),
         }
     }
 }

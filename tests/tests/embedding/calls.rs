@@ -176,3 +176,70 @@ async fn an_error_of_a_call_is_an_error_as_rust_knows_them() {
     let error = error.downcast::<CallError>().unwrap();
     assert_eq!((error.kind(), error.failure.fault()), (FailureKind::Unknown, Fault::Caller));
 }
+
+/// The plugin of these tests, whose operation first tells its progress this often, from 1 on, out of `total`.
+fn telling(times: u32, total: u32) -> PluginConfig {
+    let import =
+        "(import \"opcell:plugin/log@0.1.0\" \"progress\" (func $progress (param i64 i64 i32 i32)))\n  (memory";
+    let tells = format!(
+        "(loop $again
+      (i64.store (i32.const 12288) (i64.add (i64.load (i32.const 12288)) (i64.const 1)))
+      (call $progress (i64.load (i32.const 12288)) (i64.const {total}) (i32.const 160) (i32.const 10))
+      (br_if $again (i64.lt_u (i64.load (i32.const 12288)) (i64.const {times}))))
+    (return (call $ok (i32.const 4096) (i32.const 4)))"
+    );
+    let invoke = "(memory.fill (i32.const 3072) (i32.const 0) (i32.const 40))";
+    let wat = include_str!("plugin.wat").replacen("(memory", import, 1).replacen(invoke, &tells, 1);
+    let manifest = r#"{"schema": 1, "name": "shop", "version": "1.0.0"}"#;
+    let component = opcell_cli::selftest::component_from_wat(&wat, None, "operation-plugin", Some(manifest)).unwrap();
+    PluginConfig::from_bytes("shop", component)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_call_reaches_whoever_asked_and_of_a_flood_the_newest() {
+    for (times, at_most) in [(3, 3), (2_000, 100)] {
+        let host = builder().plugin(telling(times, 2_000)).build().await.unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let shown = told.clone();
+        let call = host.invoke("test/run", opcell::json!({})).progress(move |progress| {
+            shown.lock().unwrap().push(progress.to_string());
+        });
+        assert_eq!(call.await.unwrap().data, Value::from(true));
+        let told = told.lock().unwrap().clone();
+        assert!(told.len() <= at_most && told[0] == "1 of 2000: shop.price", "{times}: {told:?}");
+        assert_eq!(told.last().unwrap(), &format!("{times} of 2000: shop.price"), "{told:?}");
+        assert!(times > 3 || told.len() == 3, "{told:?}");
+    }
+}
+
+/// Keeps the pieces of a run.
+#[derive(Default)]
+struct Pieces(Mutex<Vec<String>>);
+
+impl RunText for Pieces {
+    fn text(&self, _: opcell::EffectId, _: &str) {}
+
+    fn piece(&self, effect: opcell::EffectId, piece: opcell::AnswerPiece<'_>) {
+        self.0.lock().unwrap().push(piece.to_value(effect).to_json());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_a_runs_calls_is_told_beside_the_journal_and_never_in_it() {
+    let host = builder().plugin(telling(2, 4)).build().await.unwrap();
+    let text =
+        r#"{:name "tell" :description "Tells" :steps [{:name "tell" :type :invoke :operation "test/run" :args {}}]}"#;
+    let workflow = Workflow::compile("tell.edn", text).unwrap();
+    let pieces = Arc::new(Pieces::default());
+    let options = RunOptions { sink: Some(pieces.clone()), ..RunOptions::default() };
+    let run = host.start_with(&workflow, Value::Null, options).await.unwrap();
+    let outcome = run.finished().await.unwrap();
+    assert_eq!(outcome.status, Status::Completed, "{outcome:?}");
+    let told = pieces.0.lock().unwrap().clone();
+    let of = |done: u32| format!(r#"{{"progress":{{"done":{done},"total":4,"message":"shop.price"}},"#);
+    let [first, second, ended] = &told[..] else { panic!("{told:?}") };
+    assert!(first.starts_with(&of(1)) && second.starts_with(&of(2)), "{told:?}");
+    assert!(ended.starts_with(r#"{"ended":true,"#), "{told:?}");
+    let history = host.engine().history(&outcome.run).await.unwrap();
+    assert!(!format!("{history:?}").contains("shop.price"), "{history:?}");
+}

@@ -42,8 +42,9 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub fn new(terminal: &Terminal, steps: Vec<Arc<str>>, text: Option<Text>, log: LogWriter) -> Self {
-        Self { progress: StepProgress::new(terminal, steps, text.is_some()), text, log }
+    /// `streams`: what models say is shown between the lines of the steps.
+    pub fn new(terminal: &Terminal, steps: Vec<Arc<str>>, text: Option<Text>, streams: bool, log: LogWriter) -> Self {
+        Self { progress: StepProgress::new(terminal, steps, streams), text, log }
     }
 
     /// Shows how the run ended. `kept`: a journal has it, so that what it waits for can still be sent.
@@ -92,7 +93,7 @@ pub async fn follow(
     stop: &Stop,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let mut steps = Steps::new(terminal, steps, None, LogWriter::default());
+    let mut steps = Steps::new(terminal, steps, None, false, LogWriter::default());
     let (outcome, _) = observe(host, run, past, &mut steps, stop).await?;
     let exit = steps.end(&outcome, true, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {

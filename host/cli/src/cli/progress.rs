@@ -36,6 +36,8 @@ pub struct StepProgress {
     verbose: bool,
     live: Option<MultiProgress>,
     steps: HashMap<FrameId, Entered>,
+    /// The frames of the calls in flight.
+    calls: HashMap<EffectId, FrameId>,
     /// Elements that are being executed, with their steps.
     elements: HashMap<FrameId, FrameId>,
     /// The places of the open frames; the run's own workflow where a frame is not listed.
@@ -75,29 +77,45 @@ struct Entered {
     bar: Option<ProgressBar>,
     /// Elements of `each`: ended, and in all.
     elements: Option<(u64, u64)>,
+    /// The progress that its call reports; of several, the one that reported last.
+    call: Option<(EffectId, String)>,
 }
 
 impl Entered {
+    fn line(&self) -> String {
+        let mut line = self.label.clone();
+        if let Some((ended, all)) = self.elements {
+            line = format!("{line}  {ended} of {}", counted(all, "element"));
+        }
+        if let Some((_, told)) = &self.call {
+            line = format!("{line}  {told}");
+        }
+        line
+    }
+
     fn show(&self) {
         if let Some(bar) = &self.bar {
-            bar.set_message(match self.elements {
-                Some((ended, all)) => format!("{}  {ended} of {}", self.label, counted(all, "element")),
-                None => self.label.clone(),
-            });
+            bar.set_message(self.line());
         }
     }
+}
+
+/// Returns `true` if the lines of steps move on this terminal, unless models' text is shown between them.
+pub fn moves(terminal: &Terminal) -> bool {
+    !terminal.quiet && io::stderr().is_terminal()
 }
 
 impl StepProgress {
     /// `streams`: models' text is shown between the lines, which then do not move.
     pub fn new(terminal: &Terminal, names: Vec<Arc<str>>, streams: bool) -> Self {
-        let live = (!terminal.quiet && !streams && io::stderr().is_terminal()).then(MultiProgress::new);
+        let live = (!streams && moves(terminal)).then(MultiProgress::new);
         let (quiet, verbose) = (terminal.quiet, terminal.verbose);
         Self {
             quiet,
             verbose,
             live,
             steps: HashMap::new(),
+            calls: HashMap::new(),
             elements: HashMap::new(),
             places: HashMap::new(),
             main: Place { depth: 0, names: names.into() },
@@ -159,6 +177,11 @@ impl StepProgress {
 
     fn observe_part(&mut self, recorded: &Recorded) {
         self.place(&recorded.event);
+        match &recorded.event {
+            Event::Requested { effect, frame, .. } => drop(self.calls.insert(*effect, *frame)),
+            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } => drop(self.calls.remove(effect)),
+            _ => {}
+        }
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => self.entered(*frame, name, *visit, recorded.at),
             Event::EachStarted { frame, items } => {
@@ -242,6 +265,23 @@ impl StepProgress {
             }
             event => self.keep_receipt(event),
         }
+    }
+
+    /// Shows the progress of a call in the line of its step; `None` at the end of the call.
+    pub fn call(&mut self, call: EffectId, told: Option<String>) {
+        let frame = match self.calls.get(&call) {
+            Some(frame) => Some(self.elements.get(frame).copied().unwrap_or(*frame)),
+            // The call of a pure operation is recorded when it has ended.
+            None if self.steps.len() == 1 => self.steps.keys().next().copied(),
+            None => None,
+        };
+        let Some(step) = frame.and_then(|frame| self.steps.get_mut(&frame)) else { return };
+        match told {
+            Some(told) => step.call = Some((call, told)),
+            None if step.call.as_ref().is_some_and(|(shown, _)| *shown == call) => step.call = None,
+            None => return,
+        }
+        step.show();
     }
 
     fn keep_receipt(&mut self, event: &Event) {
@@ -340,8 +380,10 @@ impl StepProgress {
         self.place(&recorded.event);
         match &recorded.event {
             Event::StepEntered { frame, name, visit, .. } => {
-                self.steps
-                    .insert(*frame, Entered { label: label(name, *visit), at: recorded.at, bar: None, elements: None });
+                self.steps.insert(
+                    *frame,
+                    Entered { label: label(name, *visit), at: recorded.at, bar: None, elements: None, call: None },
+                );
             }
             Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
             Event::InstanceFinished { instance, .. } => drop(self.bound.remove(instance)),
@@ -362,7 +404,7 @@ impl StepProgress {
         if bar.is_none() {
             self.line(&format!("{indent}> {label}"));
         }
-        self.steps.insert(frame, Entered { label, at, bar, elements: None });
+        self.steps.insert(frame, Entered { label, at, bar, elements: None, call: None });
     }
 
     fn line(&mut self, text: &str) {

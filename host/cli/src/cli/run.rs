@@ -130,7 +130,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         terminal.note(&missing);
     }
 
-    let (sink, text) = if args.stream { Some(stream::text(args.reasoning)) } else { None }.unzip();
+    let (sink, text) = stream::wanted(args.stream, args.reasoning, terminal).map(stream::text).unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
     if args.queue {
@@ -143,7 +143,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         terminal.note(&format!("run {}", run.id()));
     }
     let log = skill::LogWriter::new(&workflow, args.output_json, terminal);
-    let mut steps = Steps::new(terminal, workflow.step_names(), text, log);
+    let mut steps = Steps::new(terminal, workflow.step_names(), text, args.stream, log);
     let mut said = Lines::Scripted(say.into_iter());
     let approval = Approval { approve: args.approve, global, terminal };
     let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop, &approval).await?;

@@ -1,10 +1,15 @@
 //! The answers of models, shown as they come: each after the event that requested it and before the one that ends it.
+//! On a terminal whose lines move, the progress of calls instead.
 
-use super::progress::StepProgress;
+use super::{
+    Terminal,
+    progress::{StepProgress, moves},
+};
 use opcell_engine::{
     event::{EffectId, Event, Request},
     ports::{AnswerPiece, RunText},
 };
+use opcell_types::CallProgress;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 
@@ -26,12 +31,25 @@ enum Piece {
     Part(PartKind, String),
     /// A part that follows none.
     Begin(PartKind, String),
+    /// The progress of a call; `None` at its end.
+    Progress(Option<String>),
 }
 
 /// Receives the answers of a run's models.
 pub struct TextSender {
     pieces: mpsc::UnboundedSender<(EffectId, Piece)>,
-    reasoning: bool,
+    wanted: Wanted,
+}
+
+/// The pieces that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Text and tool calls.
+    Answers,
+    /// Text, tool calls and reasoning.
+    Reasoning,
+    /// The progress of calls, and nothing of answers.
+    Progress,
 }
 
 impl RunText for TextSender {
@@ -41,8 +59,15 @@ impl RunText for TextSender {
 
     fn piece(&self, round: EffectId, piece: AnswerPiece<'_>) {
         let piece = match piece {
+            AnswerPiece::Progress { done, total, message } if self.wanted == Wanted::Progress => {
+                Piece::Progress(CallProgress::new(done, total, message).map(|progress| progress.to_string()))
+            }
+            AnswerPiece::Ended if self.wanted == Wanted::Progress => Piece::Progress(None),
+            _ if self.wanted == Wanted::Progress => return,
             AnswerPiece::Text(text) => Piece::Part(PartKind::Text, text.to_owned()),
-            AnswerPiece::Reasoning(text) if self.reasoning => Piece::Part(PartKind::Reasoning, text.to_owned()),
+            AnswerPiece::Reasoning(text) if self.wanted == Wanted::Reasoning => {
+                Piece::Part(PartKind::Reasoning, text.to_owned())
+            }
             AnswerPiece::CallBegan { call, tool } => Piece::Begin(PartKind::Call(call), format!("{tool} ")),
             AnswerPiece::CallArguments { call, text } => Piece::Part(PartKind::Call(call), text.to_owned()),
             // What is on a terminal stays there; text is never shown twice.
@@ -51,6 +76,10 @@ impl RunText for TextSender {
         };
         // No one listens any more when the command is over.
         let _ = self.pieces.send((round, piece));
+    }
+
+    fn takes_answers(&self) -> bool {
+        self.wanted != Wanted::Progress
     }
 }
 
@@ -61,15 +90,26 @@ pub struct Text {
     waiting: BTreeMap<EffectId, Vec<Piece>>,
     /// The rounds in flight.
     open: Vec<EffectId>,
+    /// The progress of calls that is not shown yet.
+    progress: BTreeMap<EffectId, Option<String>>,
     /// The bytes shown of the arguments of the call that is shown.
     arguments: usize,
 }
 
-/// The two ends. `reasoning`: the reasoning of models is shown as well.
-pub fn text(reasoning: bool) -> (TextSender, Text) {
+/// The pieces that a command shows, if any: of answers where it is asked to, else the progress of calls on a terminal.
+pub fn wanted(streams: bool, reasoning: bool, terminal: &Terminal) -> Option<Wanted> {
+    match (streams, reasoning) {
+        (true, true) => Some(Wanted::Reasoning),
+        (true, false) => Some(Wanted::Answers),
+        (false, _) => moves(terminal).then_some(Wanted::Progress),
+    }
+}
+
+/// The two ends.
+pub fn text(wanted: Wanted) -> (TextSender, Text) {
     let (sender, pieces) = mpsc::unbounded_channel();
-    let text = Text { pieces, waiting: BTreeMap::new(), open: Vec::new(), arguments: 0 };
-    (TextSender { pieces: sender, reasoning }, text)
+    let text = Text { pieces, waiting: BTreeMap::new(), open: Vec::new(), progress: BTreeMap::new(), arguments: 0 };
+    (TextSender { pieces: sender, wanted }, text)
 }
 
 impl Text {
@@ -82,8 +122,11 @@ impl Text {
         }
     }
 
-    /// Shows the answer of the oldest round in flight.
+    /// Shows the answer of the oldest round in flight, and the progress of each call.
     pub fn show(&mut self, progress: &mut StepProgress) {
+        for (call, told) in std::mem::take(&mut self.progress) {
+            progress.call(call, told);
+        }
         if let Some(pieces) = self.open.first().and_then(|round| self.waiting.remove(round)) {
             self.show_all(pieces, progress);
         }
@@ -128,11 +171,19 @@ impl Text {
                     }
                 }
                 Piece::Part(kind, text) => progress.part(kind, &text),
+                Piece::Progress(_) => {}
             }
         }
     }
 
     fn keep(&mut self, (round, piece): (EffectId, Piece)) {
+        let piece = match piece {
+            Piece::Progress(told) => {
+                self.progress.insert(round, told);
+                return;
+            }
+            piece => piece,
+        };
         let waiting = self.waiting.entry(round).or_default();
         match (waiting.last_mut(), piece) {
             (Some(Piece::Part(last, there) | Piece::Begin(last, there)), Piece::Part(kind, more))

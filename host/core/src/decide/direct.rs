@@ -14,7 +14,7 @@ use crate::{
     state::{Accepted, Body, Each, Line, LineAt, Pause, Phase, Raw, State},
 };
 use opcell_ir::ir::{Form, Invoke, Lifecycle, Step};
-use opcell_types::Value;
+use opcell_types::{ProgressLog, Value};
 use std::sync::Arc;
 
 /// A step, or an element of one, that is about to call an operation, as the run's only effect.
@@ -280,6 +280,7 @@ fn call(
             user: state.user.clone(),
             tenant: state.tenant.clone(),
             nesting: 0,
+            progress: ProgressLog::default(),
         },
         capabilities: step.capabilities.as_ref().map(|own| Box::new(own.clone())),
         granted: state.granted_to(effect),

@@ -6,6 +6,7 @@ use crate::{
     in_flight::InFlight,
     invoking::{DetachedCall, Invoking},
     ports::{Cancellable, Ports, Reply, Success},
+    progress,
 };
 use futures_util::{FutureExt, poll};
 use opcell_core::{
@@ -98,7 +99,9 @@ impl Driver {
         }
         let began = self.moment.take().unwrap_or_else(|| ports.timer.now());
         let effect = call.effect();
-        let mut work = Invoking::of(ports, Cancellable::new(call.call(), Arc::clone(&self.cancel)));
+        let mut made = call.call();
+        made.context.progress = progress::of_run(self.sink.as_ref(), effect);
+        let mut work = Invoking::of(ports, Cancellable::new(made, Arc::clone(&self.cancel)));
         let made = match poll!(&mut work) {
             Poll::Ready(reply) => CallProgress::Ended(reply),
             Poll::Pending => {

@@ -13,6 +13,7 @@ use crate::{
     in_flight::{Done, InFlight, Work},
     invoking::Invoking,
     ports::{Call, Cancellable, Reply, Success},
+    progress,
 };
 use futures_util::{FutureExt, poll};
 use opcell_core::{
@@ -192,8 +193,9 @@ impl Driver {
     fn element_call(&self, ahead: &Ahead) -> Option<(Call, EffectId)> {
         let elements = Elements::in_frame(&self.state, ahead.frame)?;
         let number = u32::try_from(ahead.calls.len()).ok()?;
-        let call = elements.call(number)?;
-        Some((Cancellable::new(call, Arc::clone(&self.cancel)), elements.effect(number)))
+        let (mut call, effect) = (elements.call(number)?, elements.effect(number));
+        call.context.progress = progress::of_run(self.sink.as_ref(), effect);
+        Some((Cancellable::new(call, Arc::clone(&self.cancel)), effect))
     }
 
     fn venture(&self, call: Call) -> Work {

@@ -11,12 +11,13 @@ use opcell_engine::{
     call,
     inner::InnerJournal,
     ports::{Call, Judges, Operations, Reply, Success},
+    progress::PacedProgress,
     receipt::Receipt,
     tool::Tool,
 };
 use opcell_ir::ir::{CapabilityNarrowing, CodeMode};
 use opcell_session::code::{Program, Programs as _};
-use opcell_types::{CallContext, Failure, FailureKind, Outcome, Value, Verdict};
+use opcell_types::{CallContext, CallProgress, Failure, FailureKind, Outcome, Value, Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,11 @@ pub struct Invocation {
     /// The journal of the calls that the cell makes.
     inner: Option<InnerJournal>,
     said: Said,
+    progress: Option<Arc<PacedProgress<ProgressFn>>>,
 }
+
+/// A function that receives the progress of a call.
+type ProgressFn = Box<dyn Fn(CallProgress) + Send + Sync>;
 
 /// The work of a call that is not one of an operation or a judge.
 enum Other {
@@ -227,7 +232,16 @@ impl Invocation {
             given: None,
         };
         let (catalog, open) = (host.catalog.clone(), host.open_calls.clone());
-        Self { catalog, open, call, cancel: CancellationToken::new(), other: None, inner: None, said: Said::default() }
+        Self {
+            catalog,
+            open,
+            call,
+            cancel: CancellationToken::new(),
+            other: None,
+            inner: None,
+            said: Said::default(),
+            progress: None,
+        }
     }
 
     pub(super) fn of_tool(host: &Host, name: &str, arguments: Value, tool: Option<Arc<dyn Tool>>) -> Self {
@@ -334,6 +348,21 @@ impl Invocation {
         self
     }
 
+    /// Tells a function the progress that the call reports, a plugin's own and that of the tools it calls: some ten times
+    /// a second at most, and of what comes faster, the newest. It must not block.
+    ///
+    /// ```
+    /// # use opcell::prelude::*;
+    /// # async fn example(host: &Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let copied = host.invoke("files/copy", opcell::json!({})).progress(|progress| println!("{progress}")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn progress(mut self, tell: impl Fn(CallProgress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(PacedProgress::new(Box::new(tell)));
+        self
+    }
+
     /// Answers the calls that the cell makes from the record of a program, as far as it has them, and adds those that
     /// follow: [`ProgramRecord::open`](opcell_engine::program_record::ProgramRecord::open).
     pub fn journaled(mut self, journal: InnerJournal) -> Self {
@@ -367,8 +396,11 @@ impl IntoFuture for Invocation {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { catalog, open, mut call, cancel, other, inner, said } = self;
+        let Self { catalog, open, mut call, cancel, other, inner, said, progress } = self;
         call.context = said.put_into(call.context);
+        if let Some(progress) = &progress {
+            call.context.progress = progress.log();
+        }
         Box::pin(async move {
             let Some(open) = open.begin() else {
                 let message = "this host is closing and accepts no more calls";
@@ -385,7 +417,11 @@ impl IntoFuture for Invocation {
                     None => catalog.invoke(call).await,
                 }
             });
-            output(reply.await)
+            let reply = reply.await;
+            if let Some(progress) = progress {
+                progress.flush();
+            }
+            output(reply)
         })
     }
 }

@@ -48,6 +48,7 @@ impl Remote {
             traceparent: traceparent.as_deref(),
             may_ask: input.may_ask(),
             given: input.given.as_deref(),
+            progress: Some(&input.context.progress),
             ..CallOptions::new(binary)
         };
         let called = self.server.call(&self.tool, arguments, options).await?;

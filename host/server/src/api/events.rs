@@ -45,8 +45,8 @@ pub(crate) struct EventParams {
     #[param(minimum = 1, maximum = 256)]
     limit: Option<u64>,
     /// Of a stream, the pieces of models' answers that it has while they come, each an event `piece` without an ID:
-    /// `text` for text and tool calls, `all` for reasoning as well. They are a preview, of runs that this server drives,
-    /// up to 256 KiB of a round; the event `replied` has the answer.
+    /// `text` for text, tool calls and the progress of calls, `all` for reasoning as well. They are a preview, of runs that
+    /// this server drives, up to 256 KiB of a round; the event `replied` has the answer.
     #[serde(default)]
     #[param(inline)]
     pieces: PieceKinds,

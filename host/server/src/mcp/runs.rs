@@ -4,6 +4,7 @@ use super::{
     McpServer,
     asked::{self, Answer, Asked},
     caller::Client,
+    progress::{Told, share},
     refused,
     ticket::{Ticket, Use},
     tools,
@@ -20,10 +21,7 @@ use opcell_journal::RunId;
 use opcell_types::{NewRunId, Value, text::one_line};
 use rmcp::{
     ErrorData, RoleServer,
-    model::{
-        CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult, InputResponses, MetaObject,
-        ProgressNotificationParam,
-    },
+    model::{CallToolResponse, CallToolResult, ContentBlock, InputRequiredResult, InputResponses, MetaObject},
     service::RequestContext,
 };
 use serde_json::{Map, Value as Json, json};
@@ -269,16 +267,28 @@ impl McpServer {
         answered: &[Arc<str>],
         context: &RequestContext<RoleServer>,
     ) {
-        let token = context.meta.get_progress_token();
+        let mut told = Told::of(context);
+        let mut calls = self.tenant.answers.progress(run);
         let mut reader = self.tenant.feeds.reader(run.clone(), 0);
         let following = async {
             let mut entered = 0.0;
-            while let Ok(Some(_)) = reader.next().await {
+            loop {
+                let next = tokio::select! {
+                    biased;
+                    next = reader.next() => next,
+                    found = calls.next() => {
+                        for progress in found {
+                            told.tell(entered + share(&progress), None, Some(progress.to_string())).await;
+                        }
+                        continue;
+                    }
+                };
+                if !matches!(next, Ok(Some(_))) {
+                    break;
+                }
                 for step in reader.entered() {
-                    let Some(token) = &token else { break };
                     entered += 1.0;
-                    let progress = ProgressNotificationParam::new(token.clone(), entered);
-                    let _ = context.peer.notify_progress(progress.with_message(format!("step {step}"))).await;
+                    told.tell(entered, None, Some(format!("step {step}"))).await;
                 }
                 if self.is_settled(run, answered).await {
                     break;

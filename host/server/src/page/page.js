@@ -103,10 +103,16 @@
       if (round.bytes <= MOST) at.append(text);
     };
     const call = piece.call;
+    const progress = piece.progress;
     if (piece.text) add(part("text", "answers", false), piece.text);
     else if (piece.reasoning) add(part("reasoning", "reasoning", true), piece.reasoning);
     else if (call && call.tool !== undefined) part("call " + call.number, "calls " + call.tool, false).textContent = "";
     else if (call && call.arguments) add(part("call " + call.number, "calls", false), call.arguments);
+    else if (progress) {
+      const count = progress.total === undefined ? progress.done : progress.done + " of " + progress.total;
+      const shown = [count || "", progress.message].filter(Boolean).join(": ");
+      part("progress", "progress", false).textContent = shown;
+    }
   };
   const follow = ({ live, every }) => {
     if (live && !source && window.EventSource) {

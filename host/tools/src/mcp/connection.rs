@@ -14,7 +14,7 @@ use super::{
     process::Process,
     wire::{Answer, CURRENT_VERSION, Wire},
 };
-use opcell_types::{Failure, text::printable};
+use opcell_types::{Failure, ProgressLog, text::printable};
 use rmcp::{
     ClientHandler, RoleClient, ServiceError,
     model::{
@@ -207,12 +207,22 @@ impl Connection {
     }
 
     /// Calls a tool. A server of the current revision learns with each call whether it may ask for input.
-    pub(super) async fn call(&self, params: CallToolRequestParams, may_ask: bool) -> Answer {
+    pub(super) async fn call(
+        &self,
+        params: CallToolRequestParams,
+        may_ask: bool,
+        progress: Option<&ProgressLog>,
+    ) -> Answer {
         let mut options = PeerRequestOptions::no_options();
         if may_ask && self.is_current() {
             options.meta.get_or_insert_default().set_client_capabilities(waiting());
         }
-        self.request_with(ClientRequest::CallToolRequest(CallToolRequest::new(params)), options).await
+        let mut request = CallToolRequest::new(params);
+        if let Some(progress) = progress.filter(|progress| progress.is_watched()) {
+            // The wire finds it there when the request is sent, with the token that the library gives it.
+            request.extensions.insert(progress.clone());
+        }
+        self.request_with(ClientRequest::CallToolRequest(request), options).await
     }
 
     /// Asks about a task, which a server does only for whoever has tasks.

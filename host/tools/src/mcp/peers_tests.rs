@@ -3,7 +3,7 @@
 //! Servers that never end, answer other requests, and list entries that cannot be used.
 
 use super::{Binary, CallOptions, McpServer, Server, tests::scripted};
-use opcell_types::{GivenInput, InputAnswer, Value};
+use opcell_types::{CallProgress, GivenInput, InputAnswer, ProgressLog, ProgressSink, Value};
 
 /// A server of the current revision, with these branches of a shell's `case` over the line that it reads. `say` answers
 /// with the rest of a result.
@@ -271,4 +271,63 @@ async fn a_task_that_is_lost_failed_or_odd_is_a_failure_with_its_name() {
     let options = CallOptions { may_ask: true, ..CallOptions::new(Binary::Keep) };
     let failure = server.call("t", &nothing(), options).await.unwrap_err();
     assert!(failure.input.is_none() && failure.message.contains("began a task whose name is empty"), "{failure:?}");
+}
+
+#[derive(Default)]
+struct Reported(std::sync::Mutex<Vec<CallProgress>>);
+
+impl ProgressSink for Reported {
+    fn progress(&self, progress: CallProgress) {
+        self.0.lock().unwrap().push(progress);
+    }
+}
+
+/// Calls a tool whose branch is given, and returns all that the server told of its progress.
+async fn reported(branch: &str) -> (Value, Vec<CallProgress>) {
+    let script = format!(
+        r#"    *'"method":"tools/call"'*)
+      token=${{line#*\"progressToken\":}}; token=${{token%%[,\}}]*}}
+      tell() {{ echo "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{$1}}}}"; }}
+{branch}
+      say '"content":[{{"type":"text","text":"done"}}]' ;;"#
+    );
+    let (server, _folder) = server(&script);
+    let sink = std::sync::Arc::new(Reported::default());
+    let log = ProgressLog::new(sink.clone());
+    let options = CallOptions { progress: Some(&log), ..CallOptions::new(Binary::Keep) };
+    let called = server.call("t", &nothing(), options).await.unwrap();
+    let reported = std::mem::take(&mut *sink.0.lock().unwrap());
+    (called.value, reported)
+}
+
+#[tokio::test]
+async fn the_progress_of_a_call_is_told_in_its_order_and_no_other() {
+    let (value, reported) = reported(
+        r#"      tell "\"progressToken\":$token,\"progress\":1,\"total\":3,\"message\":\"one\""
+      tell "\"progressToken\":\"$token-other\",\"progress\":7"
+      tell '"progressToken":999999,"progress":7'
+      tell "\"progressToken\":$token,\"progress\":\"many\""
+      tell "\"progressToken\":$token"
+      tell ""
+      tell "\"progressToken\":$token,\"progress\":2.5,\"total\":0,\"message\":7""#,
+    )
+    .await;
+    assert_eq!(value, Value::from("done"));
+    let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, ["1 of 3: one", "2.5"]);
+}
+
+#[tokio::test]
+async fn a_flood_of_progress_is_read_in_order_and_keeps_no_call_from_its_result() {
+    let (value, reported) = reported(
+        r#"      awk -v token="$token" 'BEGIN {
+        message = sprintf("%5000s", "x")
+        for (n = 1; n <= 20000; n++)
+          printf "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d,\"message\":\"%s\"}}\n", token, n, message
+      }'"#,
+    )
+    .await;
+    assert_eq!((value, reported.len()), (Value::from("done"), 20_000));
+    assert!(reported.windows(2).all(|pair| pair[0].done < pair[1].done));
+    assert!(reported.iter().all(|progress| progress.message.len() < 300), "messages are cut");
 }

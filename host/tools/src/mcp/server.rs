@@ -301,7 +301,7 @@ impl Server {
         }
         let open = self.connection().await?;
         let limit = self.config.call_time;
-        match timeout(limit, asked_again(&open, params, options.may_ask)).await {
+        match timeout(limit, asked_again(&open, params, options)).await {
             Err(_) => {
                 let (ms, unread) = (limit.as_millis(), open.last_unread());
                 Err(failed(
@@ -405,15 +405,16 @@ impl Server {
 }
 
 /// The answer to a call, which is repeated as long as the server only gives a text to repeat it with.
-async fn asked_again(open: &Connection, params: CallToolRequestParams, may_ask: bool) -> Answer {
+async fn asked_again(open: &Connection, params: CallToolRequestParams, options: CallOptions<'_>) -> Answer {
+    let CallOptions { may_ask, progress, .. } = options;
     let mut params = params;
     for repeat in 1..=MAX_REPEATS {
-        let answer = open.call(params.clone(), may_ask).await;
+        let answer = open.call(params.clone(), may_ask, progress).await;
         let Answer::Result(result) = &answer else { return answer };
         let Some(Required::Again(state)) = input::required(result).filter(|_| may_ask) else { return answer };
         params.request_state = Some(state.as_ref().to_owned());
         params.input_responses = None;
         tokio::time::sleep(REPEAT_PAUSE * repeat).await;
     }
-    open.call(params, may_ask).await
+    open.call(params, may_ask, progress).await
 }

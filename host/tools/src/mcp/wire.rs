@@ -11,11 +11,14 @@ use super::{
     offers::Announced,
     repair::{documents, parse},
 };
-use opcell_types::text::{one_line, printable};
+use opcell_types::{
+    ProgressLog,
+    text::{one_line, printable},
+};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, CustomNotification, CustomRequest, CustomResult,
-    ErrorCode, ErrorData, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage, ServerNotification,
-    ServerRequest, ServerResult,
+    ErrorCode, ErrorData, GetExtensions, GetMeta, JsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage,
+    ServerNotification, ServerRequest, ServerResult,
 };
 use serde_json::{Map, Value as Json, json};
 use std::{
@@ -32,6 +35,9 @@ const QUOTED_BYTES: usize = 200;
 
 /// The notification by which either side gives a request up.
 const CANCELLED: &str = "notifications/cancelled";
+
+/// The notification by which a server tells the progress of a request.
+const PROGRESS: &str = "notifications/progress";
 
 /// The revision that begins with `server/discover` and has no handshake.
 pub(super) const CURRENT_VERSION: &str = "2026-07-28";
@@ -133,6 +139,16 @@ struct State {
     announced: Announced,
     /// The arguments of tools that are sent as headers as well.
     params: HashMap<String, Arc<[ParamHeader]>>,
+    /// Requests without an answer whose progress someone watches: the token that the server names, and where it is told.
+    watched: HashMap<RequestId, (NumberOrString, ProgressLog)>,
+}
+
+impl State {
+    /// Returns `true` if a request had no answer yet: it is no longer waited for, and told no progress of.
+    fn take(&mut self, id: &RequestId) -> bool {
+        drop(self.watched.remove(id));
+        self.waiting.remove(id)
+    }
 }
 
 impl Wire {
@@ -157,6 +173,11 @@ impl Wire {
             JsonRpcMessage::Request(request) => {
                 let mut state = self.state();
                 state.waiting.insert(request.id.clone());
+                if let Some(log) = request.request.extensions().get::<ProgressLog>()
+                    && let Some(token) = request.request.get_meta().get_progress_token()
+                {
+                    state.watched.insert(request.id.clone(), (token.0, log.clone()));
+                }
                 match request.request {
                     ClientRequest::InitializeRequest(_) => {
                         state.handshake = Some(request.id.clone());
@@ -170,7 +191,7 @@ impl Wire {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.state().waiting.remove(id);
+                    self.state().take(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -184,7 +205,7 @@ impl Wire {
 
     /// Takes back a request that could not be sent.
     pub(super) fn not_sent(&self, id: &RequestId) {
-        self.state().waiting.remove(id);
+        self.state().take(id);
     }
 
     /// `true` if a request has no answer yet.
@@ -325,6 +346,8 @@ impl Wire {
             match id.map(|id| (own_id(&id), id)) {
                 Some((Some(id), _)) => messages.push(request(method, params, id)),
                 Some((None, id)) => self.not_understood(format!("a request of the id {id}").as_bytes()),
+                // The library would begin a task for each, in any order, and pass them on to nothing.
+                None if method == PROGRESS => self.progressed(params.as_ref()),
                 None => {
                     messages
                         .extend(params.as_ref().filter(|_| method == CANCELLED).and_then(|told| self.cancelled(told)));
@@ -395,6 +418,19 @@ impl Wire {
         self.state().speaks_current
     }
 
+    /// Tells the progress of a request that is watched, and drops any other.
+    fn progressed(&self, told: Option<&Json>) {
+        let Some(told) = told else { return };
+        let Some(token) = told.get("progressToken").and_then(own_id) else { return };
+        let Some(done) = told.get("progress").and_then(Json::as_f64) else { return };
+        let log = self.state().watched.values().find(|(known, _)| *known == token).map(|(_, log)| log.clone());
+        // Without the lock: a sink is not this crate's.
+        if let Some(log) = log {
+            let message = told.get("message").and_then(Json::as_str).unwrap_or_default();
+            log.report(done, told.get("total").and_then(Json::as_f64), message);
+        }
+    }
+
     /// The end of a request that the server cancels.
     fn cancelled(&self, told: &Json) -> Option<ServerJsonRpcMessage> {
         let id = self.addressee(Some(told.get("requestId").filter(|id| !id.is_null())?), None)?;
@@ -429,7 +465,7 @@ impl Wire {
     /// An answer as the library takes it; nothing for a request that was answered before.
     pub(super) fn answer(&self, id: &RequestId, answer: Answer) -> Option<ServerJsonRpcMessage> {
         let mut state = self.state();
-        if !state.waiting.remove(id) {
+        if !state.take(id) {
             return None;
         }
         if state.discovery.as_ref() == Some(id) {
