@@ -18,6 +18,8 @@ mod psi;
 mod replay;
 #[path = "e2e/sessions.rs"]
 mod sessions;
+#[path = "e2e/streams.rs"]
+mod streams;
 
 use forge::Forge;
 use futures_util::StreamExt as _;

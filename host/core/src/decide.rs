@@ -67,6 +67,10 @@ pub fn decide(state: &State) -> Next {
         return Next::Stop;
     }
     if let Some((limit, used, max)) = state.limit_reached {
+        // An answer that is coming says what came of it when it is stopped.
+        if limits::has_answer_in_flight(state) {
+            return Next::Stop;
+        }
         return Next::Record(vec![Event::RunFinished(Box::new(limits::exhausted(state, limit, used, max)))]);
     }
     if let Some((id, frame)) = state.ready.first().and_then(|id| Some((id, state.frames.get(&id)?))) {
@@ -168,6 +172,9 @@ impl<'a> At<'a> {
 
     /// The end of the workflow, failed at a step.
     fn end_failed(&self, step: u32, failure: &Failure) -> Event {
+        if let Some(reached) = limits::out_of_time(self, failure) {
+            return reached;
+        }
         let name = self.instance.program.step(step).map(|step| step.name.clone());
         let accepted = self.instance.memory.get(step as usize).and_then(|memory| memory.accepted.as_ref());
         let dialect = self.instance.program.ir().dialect;

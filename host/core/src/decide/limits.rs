@@ -9,7 +9,7 @@ use crate::{
     state::{Account, Body, Phase, Scope, State},
 };
 use opcell_ir::{ir::RunLimits, routing};
-use opcell_types::Value;
+use opcell_types::{Source, Value};
 
 /// A limit that is reached: the limit, the amount used, the amount allowed.
 pub(super) type Reached = (LimitKind, f64, f64);
@@ -46,6 +46,30 @@ pub(super) fn allows_invokes(state: &State, calls: usize) -> bool {
 /// A call of an operation, as limits see it.
 const INVOKE: Request = Request::Invoke { arguments: Value::Null };
 
+/// Returns `true` if a model's answer is in flight.
+pub(super) fn has_answer_in_flight(state: &State) -> bool {
+    state.effects.values().any(|effect| matches!(effect.request, Request::Round { .. }))
+}
+
+/// The limit that is exceeded while an answer is in flight, which would use still more. Calls that are made already may
+/// use up a limit, and the run continues with what they gave.
+fn overspent(state: &State) -> Option<Reached> {
+    let (limits, used) = (&state.limits, &state.used);
+    let tokens = limits.tokens.filter(|max| used.tokens > *max);
+    let cost = limits.cost.filter(|max| used.cost > *max);
+    let tokens = tokens.map(|max| (LimitKind::Tokens, used.tokens as f64, max as f64));
+    let reached = tokens.or_else(|| cost.map(|max| (LimitKind::Cost, used.cost, max)))?;
+    has_answer_in_flight(state).then_some(reached)
+}
+
+/// The end of the run's time, where a call of the run failed for it: what a call is left of the run's time is no limit
+/// of its own.
+pub(super) fn out_of_time(at: &At<'_>, failure: &Failure) -> Option<Event> {
+    let is_late = failure.source == Source::Engine && &*failure.reason == "timeout";
+    let is_late = is_late && at.frame.instance == InstanceId(0);
+    of_run(at.state, Before::Waiting).filter(|_| is_late).map(limit_reached)
+}
+
 /// The event that forbids entering one more step on a line.
 pub(super) fn forbids_entry(at: &At<'_>) -> Option<Event> {
     let state = at.state;
@@ -64,7 +88,7 @@ pub(super) fn forbids_entry(at: &At<'_>) -> Option<Event> {
 
 /// The end of whatever has run out of time while nothing else happened.
 pub(super) fn overdue(state: &State) -> Option<Event> {
-    if let Some(reached) = of_run(state, Before::Waiting) {
+    if let Some(reached) = of_run(state, Before::Waiting).or_else(|| overspent(state)) {
         return Some(limit_reached(reached));
     }
     state.limited().find_map(|(scope, account)| of_scope(state, scope, &account, Before::Waiting))
