@@ -15,8 +15,12 @@ use serde_json::json;
 use server::Server;
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Output},
+    sync::{Arc, Condvar, Mutex},
+    thread,
 };
 
 /// Readers of descriptions of APIs, from PyPI.
@@ -246,6 +250,94 @@ fn a_person_uses_the_page_by_keyboard_narrow_dark_and_without_script() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
+}
+
+/// A provider of models that begins each answer, and ends it after `GET /more`; its address.
+fn slow_provider() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let may_end = Arc::new((Mutex::new(false), Condvar::new()));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let may_end = may_end.clone();
+            thread::spawn(move || answer_slowly(&stream.unwrap(), &may_end));
+        }
+    });
+    url
+}
+
+fn answer_slowly(stream: &TcpStream, (may_end, news): &(Mutex<bool>, Condvar)) {
+    let mut read = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let at = head.len();
+        if read.read_line(&mut head).unwrap_or(0) == 0 {
+            return;
+        }
+        match head[at..].to_ascii_lowercase().strip_prefix("content-length:") {
+            Some(value) => length = value.trim().parse().unwrap(),
+            None if head[at..].trim().is_empty() => break,
+            None => {}
+        }
+    }
+    read.read_exact(&mut vec![0; length]).unwrap();
+    let mut write = stream;
+    if head.starts_with("GET /more ") {
+        *may_end.lock().unwrap() = true;
+        news.notify_all();
+        write.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
+        return;
+    }
+    let mut say = |choice: serde_json::Value| {
+        let event = json!({"model": "m", "choices": [choice]});
+        // A reader that is gone is what one of the tests is about.
+        write.write_all(format!("data: {event}\n\n").as_bytes()).is_ok()
+    };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    { stream }.write_all(head.as_bytes()).unwrap();
+    let half = "half <img src=x onerror=\"document.title='taken'\"> an answer";
+    say(json!({"index": 0, "delta": {"reasoning_content": "hm, so"}}));
+    say(json!({"index": 0, "delta": {"content": half}}));
+    let mut may_end = may_end.lock().unwrap();
+    while !*may_end {
+        may_end = news.wait(may_end).unwrap();
+    }
+    *may_end = false;
+    say(json!({"index": 0, "delta": {"content": ", and the rest"}}));
+    say(json!({"index": 0, "delta": {}, "finish_reason": "stop"}));
+    let _ = { stream }.write_all(b"data: [DONE]\n\n");
+}
+
+#[test]
+fn a_person_sees_on_the_page_what_a_model_says_while_it_says_it() {
+    let Some(bin) = programs() else { return };
+    let Some(browser) = browser() else { return };
+    let provider = slow_provider();
+    let folder = project();
+    let toml = fs::read_to_string(folder.path().join("opcell.toml")).unwrap();
+    let models = format!(
+        "\n[sessions]\ncontext-files = \"none\"\n\n[models.providers.slow]\napi = \"openai-completions\"\nbase-url = \"{provider}/v1/\"\n"
+    );
+    fs::write(folder.path().join("opcell.toml"), toml + &models).unwrap();
+    let talk = r#"{:name "talk" :description "Talks" :steps [{:name "talk" :type :session :model "slow/m" :tools []
+        :skills [] :contributions [{:type :template :text "Say." :vars {}}]}]}"#;
+    fs::write(folder.path().join("talk.edn"), talk).unwrap();
+    let server = Server::start(folder.path());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/live.py");
+    let output = Command::new(bin.join("python"))
+        .arg(script)
+        .arg(browser)
+        .arg(format!("http://{}", server.address))
+        .arg(&provider)
+        .current_dir(folder.path())
+        .env("HOME", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success() && said(&output).contains("done"), "{}", said(&output));
+    let stopped = server.wait_for("stopped", "cancelled");
+    assert_eq!(stopped["status"], "cancelled");
+    let (_, events) = server.get("/v1/default/runs/stopped/events");
+    assert!(events.to_string().contains(r#""received":"half <img"#), "{events}");
 }
 
 #[test]
