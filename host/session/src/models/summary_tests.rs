@@ -12,7 +12,7 @@ use opcell_engine::event::{EffectReply, Event};
 use opcell_engine::ports::{Effects, Failure, ModelRound, TextSink};
 use opcell_engine::tool::{Tool, ToolInput};
 use opcell_engine::{Engine, Program, ResumeOptions, RunOptions, RunOutcome, Status};
-use opcell_ir::ir::{Compaction, CompactionBy, Session};
+use opcell_ir::ir::{Compaction, CompactionBy, Pin, Session};
 use opcell_ir::source::SourceFile;
 use opcell_journal::{Journal, MemoryJournal, NewRun, Record, RunId};
 use opcell_types::{ToolDescription, Value};
@@ -22,6 +22,9 @@ use std::time::Duration;
 
 /// Files that the model reads before it answers.
 const FILES: usize = 30;
+
+/// The file that is read with the tool `keep`, which a rule may pin.
+const KEPT: usize = 2;
 
 /// The answer to a question for a summary.
 #[derive(Clone, Copy)]
@@ -40,11 +43,13 @@ struct Reader {
     writes: Writes,
     /// A digest of each request, with its first message.
     asked: Mutex<Vec<(String, String)>>,
+    /// The messages of each request that is not for a summary.
+    sent: Mutex<Vec<String>>,
 }
 
 impl Reader {
     fn new(writes: Writes) -> Arc<Self> {
-        Arc::new(Self { writes, asked: Mutex::new(Vec::new()) })
+        Arc::new(Self { writes, asked: Mutex::default(), sent: Mutex::default() })
     }
 
     fn digests(&self) -> Vec<String> {
@@ -80,6 +85,7 @@ impl Model for Reader {
                 }
             };
         }
+        self.sent.lock().unwrap().push(sent);
         let last = round.messages.last().unwrap();
         let next = match last.role {
             Role::Tool => last.content.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() + 1,
@@ -88,7 +94,7 @@ impl Model for Reader {
         match next < FILES {
             true => Ok(reply("Next.").calling(
                 format!("c{next}"),
-                "fetch",
+                if next == KEPT { "keep" } else { "fetch" },
                 Value::object([("n", Value::from(next as i64))]),
             )),
             false => Ok(reply("All read.")),
@@ -117,7 +123,7 @@ impl Tool for Fetch {
 
 const WORKFLOW: &str = r#"
 {:name "read" :description "Reads."
- :steps [{:name "s" :type :session :tools ["fetch"] :model "test/m-1"
+ :steps [{:name "s" :type :session :tools ["fetch" "keep"] :model "test/m-1"
           :contributions [{:type :template :text "Read them all."}]}]}
 "#;
 
@@ -134,9 +140,14 @@ fn engine(reader: &Arc<Reader>, compaction: Compaction, journal: MemoryJournal) 
     let providers = [("test".to_owned(), provider)].into_iter().collect();
     let models = Models::new(ModelsConfig { providers, ..ModelsConfig::default() }).unwrap();
     let parameters = Value::from_json(r#"{"type":"object"}"#).unwrap();
+    let tool = |name: &str| {
+        let description = ToolDescription::new(name, "Fetches.", parameters.clone());
+        SessionTool::new(Arc::new(Fetch(description)))
+    };
     let sessions = HostSessions::builder()
         .models(models.answered_by("test", reader.clone()))
-        .tool(SessionTool::new(Arc::new(Fetch(ToolDescription::new("fetch", "Fetches.", parameters)))))
+        .tool(tool("fetch"))
+        .tool(tool("keep"))
         .defaults(Session { compaction: Some(compaction), ..Session::default() })
         // The date is a part of the prompt.
         .runtime_metadata(Arc::new(Vec::new))
@@ -197,6 +208,40 @@ async fn a_long_run_is_summarised_and_every_summary_replaces_the_one_before() {
     assert!(!asked[0].contains("[Summary of what came before]"));
     assert!(asked[1].contains(&format!("[Summary of what came before]\n{}\n", summaries[0].text)), "{}", asked[1]);
     assert!(!asked[1].contains("file 0 "), "{}", asked[1]);
+}
+
+#[tokio::test]
+async fn pinned_results_are_whole_in_every_request_also_of_a_run_that_was_killed() {
+    let whole_result = format!("file {KEPT} xxxx");
+    // The requests after the one that the result first was in.
+    let later = |reader: &Reader| -> Vec<String> {
+        let sent = reader.sent.lock().unwrap();
+        sent.iter().filter(|sent| sent.contains(&format!("file {} ", FILES / 2))).cloned().collect()
+    };
+    for by in [CompactionBy::Model, CompactionBy::Rule] {
+        let without = Reader::new(Writes::Summary);
+        run(&without, rule(by)).await;
+        assert!(later(&without).iter().any(|sent| !sent.contains(&whole_result)), "{by:?}: everything stayed");
+
+        let pin = Pin { tools: vec!["keep".to_owned()], ..Pin::default() };
+        let pinning = Compaction { pin, ..rule(by) };
+        let reader = Reader::new(Writes::Summary);
+        let (expected, records) = run(&reader, pinning.clone()).await;
+        let compacted = answers(&records).iter().filter(|reply| reply.compacted.is_some()).count();
+        assert!(compacted + summaries(&records).len() >= 3, "{by:?}");
+        // With the call that it answers.
+        let is_kept = |sent: &String| sent.contains(&whole_result) && sent.matches("\"c2\"").count() == 2;
+        assert!(!later(&reader).is_empty() && later(&reader).iter().all(is_kept), "{by:?}");
+        for keep in (records.len() / 2..records.len()).step_by(5) {
+            let answered = answers(&records[..keep]).len();
+            let resumed = Reader::new(Writes::Summary);
+            let engine = engine(&resumed, pinning.clone(), holding(records[..keep].to_vec()).await);
+            let run = engine.resume(&"r".into(), ResumeOptions::default()).await.unwrap();
+            let outcome = run.finished().await.unwrap();
+            assert_eq!((outcome.status, &outcome.result), (expected.status, &expected.result), "after event {keep}");
+            assert_eq!(resumed.digests(), reader.digests()[answered..], "{by:?}: after event {keep}");
+        }
+    }
 }
 
 /// A journal whose run ends with these records, as its driver left it when it died.
