@@ -8,6 +8,8 @@
 mod docker_registry;
 #[path = "support/guest.rs"]
 mod guest;
+#[path = "distribution/lying.rs"]
+mod lying;
 
 use docker_registry::Registry;
 use std::{

@@ -248,6 +248,8 @@ pub struct PluginConfig {
     pub path: PathBuf,
     /// The component, where it is in no file.
     pub(crate) component: Option<Component>,
+    /// The folder of the project whose file names it: links of a source are followed within it alone.
+    pub(crate) project: Option<PathBuf>,
     /// The script of a skill that it is.
     pub script: Option<SkillScript>,
     /// The place at which the file names it.
@@ -415,6 +417,7 @@ impl PluginConfig {
             name: name.into(),
             path: path.into(),
             component: None,
+            project: None,
             script: None,
             span: None,
             grants: PluginGrants::default(),
@@ -505,8 +508,10 @@ impl PluginConfig {
     pub fn read(&self, most: u64) -> Result<Vec<u8>, String> {
         match &self.script {
             // An earlier version is a component.
-            Some(script) if source::is_source(&self.path) => source::read_script(&script.skill, &self.path),
-            _ => source::read_component(&self.path, most),
+            Some(script) if source::is_source(&self.path) => {
+                source::read_script(&script.skill, &self.path, self.project.as_deref())
+            }
+            _ => source::read_component(&self.path, self.project.as_deref(), most),
         }
     }
 

@@ -244,8 +244,23 @@ fn manifests(old: &Manifest, new: &Manifest) -> Vec<Difference> {
 /// `1` and `1.2` stand for `1.0.0` and `1.2.0`.
 #[must_use]
 pub fn is_older(version: &str, than: &str) -> bool {
-    let parse = |text: &str| (0..3).find_map(|zeros| Version::parse(&format!("{text}{}", ".0".repeat(zeros))).ok());
-    parse(version).zip(parse(than)).is_some_and(|(version, than)| version.cmp_precedence(&than) == Ordering::Less)
+    parsed(version).zip(parsed(than)).is_some_and(|(version, than)| version.cmp_precedence(&than) == Ordering::Less)
+}
+
+/// Returns `true` unless a version is known to be no newer than another one: it is older or the same, or is no version
+/// where the other one is. See [`is_older`].
+#[must_use]
+pub fn may_be_newer(version: Option<&str>, than: Option<&str>) -> bool {
+    let Some(than) = than else { return true };
+    match (version.and_then(parsed), parsed(than)) {
+        (Some(version), Some(than)) => version.cmp_precedence(&than) == Ordering::Greater,
+        (None, Some(_)) => false,
+        (_, None) => version.is_some_and(|version| version != than),
+    }
+}
+
+fn parsed(version: &str) -> Option<Version> {
+    (0..3).find_map(|zeros| Version::parse(&format!("{version}{}", ".0".repeat(zeros))).ok())
 }
 
 /// The interface of an operation or a judge, as its callers see it.
@@ -406,6 +421,27 @@ mod tests {
         }
         for (version, than) in [("1.0", "1.0.0"), ("1.0.0+b", "1.0.0+a"), ("summer", "2.0.0"), ("1.0.0.1", "2")] {
             assert!(!is_older(version, than), "{version} {than}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_newer_only_by_its_number() {
+        for (version, than, newer) in [
+            (Some("1.0.1"), Some("1.0.0"), true),
+            (Some("1.1"), Some("1"), true),
+            (Some("1.0.0"), Some("1"), false),
+            (Some("1.0.0+b"), Some("1.0.0+a"), false),
+            (Some("1.0.0-rc.1"), Some("1.0.0"), false),
+            (Some("0.9.0"), Some("1.0.0"), false),
+            (Some("next"), Some("1.0.0"), false),
+            (None, Some("1.0.0"), false),
+            (None, Some("spring"), false),
+            (Some("spring"), Some("spring"), false),
+            (Some("autumn"), Some("spring"), true),
+            (Some("1.0.0"), None, true),
+            (None, None, true),
+        ] {
+            assert_eq!(super::may_be_newer(version, than), newer, "{version:?} after {than:?}");
         }
     }
 }

@@ -311,7 +311,7 @@ pub async fn replay(config: &Config, call: &RecordedCall, options: ReplayOptions
 
 fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<PluginSource, HostError> {
     if let Some(file) = file {
-        return component_at(file);
+        return component_at(file, &config.root);
     }
     let Some(plugin) = config.plugins.get(&call.plugin) else {
         let message = format!("the call was made to plugin `{}`, which the project does not have", call.plugin);
@@ -319,12 +319,12 @@ fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<P
         let help = format!("{name_component}");
         return Err(Rejected::plain(Diagnostic::error("unknown-plugin", message).help(help)).into());
     };
-    if plugin.origin.is_none() && plugin.script.is_some() {
+    if plugin.origin.is_none() && (plugin.script.is_some() || crate::source::is_source(&plugin.path)) {
         let made = plugin.read(opcell_registry::MAX_COMPONENT);
         return Ok(PluginSource::Bytes(made.map_err(|why| crate::source::rejected(&plugin.path, &why))?.into()));
     }
     if plugin.origin.is_none() {
-        return component_at(&plugin.path);
+        return Ok(PluginSource::File(plugin.path.clone()));
     }
     let locked = config.lock.as_ref().and_then(|lock| lock.plugin(&plugin.name));
     let stored = origin::verified(plugin, locked, &config.store);
@@ -333,11 +333,11 @@ fn source(config: &Config, call: &RecordedCall, file: Option<&Path>) -> Result<P
 }
 
 /// The component of a file, or the one that is made of a source.
-fn component_at(path: &Path) -> Result<PluginSource, HostError> {
+fn component_at(path: &Path, project: &Path) -> Result<PluginSource, HostError> {
     if !crate::source::is_source(path) {
         return Ok(PluginSource::File(path.to_owned()));
     }
-    let made = crate::source::read_component(path, opcell_registry::MAX_COMPONENT);
+    let made = crate::source::read_component(path, Some(project), opcell_registry::MAX_COMPONENT);
     Ok(PluginSource::Bytes(made.map_err(|why| crate::source::rejected(path, &why))?.into()))
 }
 

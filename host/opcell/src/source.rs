@@ -17,7 +17,7 @@ use opcell_sandbox::{
 };
 use opcell_types::FollowUp;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The largest source.
 pub const MAX_SOURCE: u64 = 1 << 20;
@@ -33,6 +33,9 @@ const BUILT: [(&str, &str); 4] = [("py", "python"), ("ts", "javascript"), ("rs",
 
 /// Tables of the manifest, which are those of `plugin.toml`. A host needs no `build`.
 const TABLES: [&str; 5] = ["plugin", "build", "capabilities", "limits", "prompt"];
+
+/// Why a source or manifest behind a link is not read. A message about what it says would show a line of it.
+const LEADS_OUT: &str = "it is not read: a link leads from it out of the project, or of its folder";
 
 /// The version of a plugin whose manifest gives none.
 const NO_VERSION: &str = "0.0.0";
@@ -64,11 +67,12 @@ pub fn in_folder(folder: &Path) -> Option<PathBuf> {
     tables.get("build").is_none().then_some(path)
 }
 
-/// The bytes of the component at a path, at most this many: those of the file, or those made of a source.
+/// The bytes of the component at a path, at most this many: those of the file, or those made of a source. Links of a
+/// source and its manifest are followed within the folder of the project, and elsewhere within their own folder.
 ///
 /// # Errors
 /// A sentence, with the line where one of the two files is wrong.
-pub fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, String> {
+pub fn read_component(path: &Path, project: Option<&Path>, most: u64) -> Result<Vec<u8>, String> {
     let extension = path.extension().unwrap_or_default();
     if let Some((_, language)) = BUILT.iter().find(|(built, _)| extension == *built) {
         return Err(format!(
@@ -79,7 +83,7 @@ pub fn read_component(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     if !is_source(path) {
         return read_bounded(path, most);
     }
-    let Files { file, source, stem, manifest } = read_files(path)?;
+    let Files { file, source, stem, manifest } = read_files(path, project)?;
     component(&file, &source, &stem, &manifest)
 }
 
@@ -91,7 +95,8 @@ struct Files {
     manifest: String,
 }
 
-fn read_files(path: &Path) -> Result<Files, String> {
+fn read_files(path: &Path, project: Option<&Path>) -> Result<Files, String> {
+    stays_inside(path, project)?;
     let source =
         String::from_utf8(read_bounded(path, MAX_SOURCE)?).map_err(|_| "the source is not UTF-8".to_owned())?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -101,11 +106,35 @@ fn read_files(path: &Path) -> Result<Files, String> {
         Ok(false) => String::new(),
         _ => {
             let in_manifest = |error: String| format!("its manifest {}: {error}", manifest.display());
+            stays_inside(&manifest, project).map_err(in_manifest)?;
             let bytes = read_bounded(&manifest, MAX_MANIFEST).map_err(in_manifest)?;
             String::from_utf8(bytes).map_err(|_| in_manifest("it is not UTF-8".to_owned()))?
         }
     };
     Ok(Files { file, source, stem, manifest: text })
+}
+
+/// Refuses a file that links lead to from the project to elsewhere: a checkout may link to a file with passwords. A
+/// file that lies elsewhere by its own path was named on purpose, and its links may lead to its own folder.
+fn stays_inside(file: &Path, project: Option<&Path>) -> Result<(), String> {
+    let within = project.filter(|project| plain(file).starts_with(plain(project)));
+    let folder = within.or_else(|| file.parent()).unwrap_or(Path::new(""));
+    match opcell_types::files::leads_out(file, folder) {
+        Some(_) => Err(LEADS_OUT.to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// An absolute path without `..`, as it is written: links are not looked at.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 fn in_manifest(error: String) -> String {
@@ -117,8 +146,8 @@ fn in_manifest(error: String) -> String {
 ///
 /// # Errors
 /// As [`read_component`].
-pub fn read_script(skill: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let Files { file, source, stem, manifest } = read_files(path)?;
+pub fn read_script(skill: &str, path: &Path, project: Option<&Path>) -> Result<Vec<u8>, String> {
+    let Files { file, source, stem, manifest } = read_files(path, project)?;
     let name = docs::kebab(&stem);
     if !manifest::is_name(&name) {
         return Err(format!("`{stem}` cannot be the name of a script: expected [a-z0-9][a-z0-9-]*; rename the file"));
@@ -142,8 +171,11 @@ pub fn read_script(skill: &str, path: &Path) -> Result<Vec<u8>, String> {
 /// The finding about a source that is not a plugin.
 #[must_use]
 pub fn rejected(path: &Path, why: &str) -> Rejected {
-    let finding = Diagnostic::error("source-plugin-invalid", format!("{}: {why}", path.display()));
-    Rejected::plain(finding)
+    let message = format!("{}: {why}", path.display());
+    Rejected::plain(match why.ends_with(LEADS_OUT) {
+        true => Diagnostic::error("link-leads-out", message).help("copy what it leads to, or name that file itself"),
+        false => Diagnostic::error("source-plugin-invalid", message),
+    })
 }
 
 /// The component of a source with this file name and the text of its manifest; the name of the plugin is that of the
@@ -267,7 +299,7 @@ mod tests {
 
     #[test]
     fn other_languages_need_a_build() {
-        let error = read_component(Path::new("op.py"), 100).unwrap_err();
+        let error = read_component(Path::new("op.py"), None, 100).unwrap_err();
         assert!(error.contains("needs a build: a template for plugins"), "{error}");
     }
 
@@ -276,10 +308,45 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sum.js");
         std::fs::write(&path, " ".repeat(2 << 20)).unwrap();
-        assert!(read_component(&path, u64::MAX).is_err());
+        assert!(read_component(&path, None, u64::MAX).is_err());
         std::fs::write(&path, SOURCE).unwrap();
-        assert!(read_component(&path, u64::MAX).is_ok());
+        assert!(read_component(&path, None, u64::MAX).is_ok());
         std::fs::write(path.with_extension("toml"), "#".repeat(1 << 17)).unwrap();
-        assert!(read_component(&path, u64::MAX).unwrap_err().contains("its manifest"));
+        assert!(read_component(&path, None, u64::MAX).unwrap_err().contains("its manifest"));
+    }
+    #[test]
+    fn links_of_a_source_are_followed_within_the_project_alone() {
+        let base = tempfile::tempdir().unwrap();
+        let project = base.path().join("project");
+        std::fs::create_dir_all(project.join("plugins")).unwrap();
+        std::fs::create_dir_all(base.path().join("other")).unwrap();
+        for file in ["secret", "project/own.js", "other/sum.js"] {
+            std::fs::write(base.path().join(file), SOURCE).unwrap();
+        }
+        std::fs::write(base.path().join("secret.toml"), "[plugin]\nname = \"hunter2\"\n").unwrap();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, project.join(name)).unwrap();
+        link("../../own.js", "plugins/dangling.js");
+        link("../own.js", "plugins/sum.js");
+        link("../secret", "stolen.js");
+        link("../../secret", "plugins/stolen.js");
+        link("../other", "folder");
+        std::fs::write(project.join("named.js"), SOURCE).unwrap();
+        link("../secret.toml", "named.toml");
+        let read = |name: &str, project: Option<&Path>| {
+            read_component(&base.path().join("project").join(name), project, u64::MAX).map(|_| ())
+        };
+        let inside = Some(&*project);
+        for name in ["own.js", "plugins/sum.js", "../other/sum.js", "plugins/../own.js"] {
+            assert_eq!(read(name, inside), Ok(()), "{name}");
+        }
+        for name in ["stolen.js", "plugins/stolen.js", "folder/sum.js", "plugins/dangling.js", "plugins/../stolen.js"] {
+            assert_eq!(read(name, inside).unwrap_err(), super::LEADS_OUT, "{name}");
+        }
+        let refused = read("named.js", inside).unwrap_err();
+        assert!(refused.starts_with("its manifest") && refused.ends_with(super::LEADS_OUT), "{refused}");
+        // Without a project, a file may lead to its own folder only.
+        assert_eq!(read("plugins/sum.js", None).unwrap_err(), super::LEADS_OUT);
+        assert_eq!(read("own.js", None), Ok(()));
+        assert_eq!(read("folder/sum.js", None), Ok(()), "the folder itself may be a link");
     }
 }

@@ -21,6 +21,10 @@ enum Answer {
     Whole(&'static str, String, Vec<u8>),
     /// A body that never ends.
     Endless,
+    /// A body that never ends, after a head that gives it this many bytes.
+    Claimed(u64),
+    /// A body that comes byte by byte.
+    Drip,
     /// Nothing at all.
     Silence,
 }
@@ -55,6 +59,17 @@ async fn serve(mut stream: TcpStream, answer: Arc<dyn Fn(&str) -> Answer + Send 
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
             let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 0x10000], b"\r\n"].concat();
             while stream.write_all(&chunk).await.is_ok() {}
+        }
+        Answer::Claimed(bytes) => {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n");
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(&[b' '; 0x10000]).await.is_ok() {}
+        }
+        Answer::Drip => {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+            while stream.write_all(b"1\r\n \r\n").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
         Answer::Silence => tokio::time::sleep(Duration::from_secs(3600)).await,
     }
@@ -213,6 +228,77 @@ async fn silence_ends_with_the_time_that_a_pull_may_take() {
     let silent = registry(|_| Answer::Silence).await;
     let client = Client::new().credentials(Credentials::Anonymous).total_time(Duration::from_millis(300));
     assert!(matches!(client.pull(&silent, None).await.unwrap_err(), RegistryError::Timeout { .. }));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_byte_by_byte_ends_with_that_time() {
+    let slow = registry(|path| if path.contains("manifests") { ok(manifest()) } else { Answer::Drip }).await;
+    let client = Client::new().credentials(Credentials::Anonymous).total_time(Duration::from_millis(300));
+    // Nine bytes may come: more are too many, whatever the time.
+    let error = client.pull(&slow, None).await.unwrap_err();
+    assert!(matches!(error, RegistryError::Timeout { .. } | RegistryError::TooLarge { .. }), "{error}");
+    let slow = registry(|_| Answer::Drip).await;
+    assert!(matches!(client.pull(&slow, None).await.unwrap_err(), RegistryError::Timeout { .. }));
+}
+
+/// Each request that a pull can send, answered without end: as chunks, and as 10 GB.
+#[tokio::test]
+async fn no_answer_to_any_request_of_a_pull_is_read_without_end() {
+    let key = opcell_registry::signature::SecretKey::generate().unwrap();
+    let signature = key.sign(&opcell_registry::signature::Digests::of(b"component")).to_json().into_bytes();
+    for claims in [false, true] {
+        for attacked in ["token", "manifest", "component", "list", "tag", "about", "content", "bill"] {
+            let subject = artifact::Descriptor::of(artifact::MANIFEST, &manifest());
+            let kind = if attacked == "bill" { artifact::SBOM } else { artifact::SIGNATURE };
+            let about = Manifest::about(subject, kind, &signature).to_bytes();
+            let mut referrer = artifact::Descriptor::of(artifact::MANIFEST, &about);
+            referrer.artifact_type = Some(kind.to_owned());
+            let (at, blob) = (referrer.digest.clone(), artifact::digest(&signature));
+            let list = artifact::Index {
+                schema_version: 2,
+                media_type: artifact::INDEX.to_owned(),
+                manifests: vec![referrer],
+            };
+            let list = serde_json::to_vec(&list).unwrap();
+            let signature = signature.clone();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let answer: Arc<dyn Fn(&str) -> Answer + Send + Sync> = Arc::new(move |path| {
+                let (asked, honest) = match path {
+                    "/v2/" => ("", ok("{}")),
+                    path if path.starts_with("/token") => ("token", ok(r#"{"token":"x"}"#)),
+                    path if path.contains("/referrers/") && attacked == "tag" => {
+                        return Answer::Whole("404 Not Found", String::new(), Vec::new());
+                    }
+                    path if path.contains("/referrers/") => ("list", ok(list.clone())),
+                    path if path.contains("/manifests/sha256-") => ("tag", ok(list.clone())),
+                    path if path.ends_with(&at) => ("about", ok(about.clone())),
+                    path if path.ends_with(&blob) => {
+                        (if attacked == "bill" { "bill" } else { "content" }, ok(signature.clone()))
+                    }
+                    path if path.contains("manifests") && attacked == "token" => {
+                        let realm = format!("http://127.0.0.1:{port}/token");
+                        let header = format!("www-authenticate: Bearer realm=\"{realm}\",service=\"x\"\r\n");
+                        return Answer::Whole("401 Unauthorized", header, Vec::new());
+                    }
+                    path if path.contains("manifests") => ("manifest", ok(manifest())),
+                    _ => ("component", ok("component")),
+                };
+                match (asked == attacked, claims) {
+                    (true, true) => Answer::Claimed(10_000_000_000),
+                    (true, false) => Answer::Endless,
+                    (false, _) => honest,
+                }
+            });
+            tokio::spawn(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    tokio::spawn(serve(stream, answer.clone()));
+                }
+            });
+            let error = refused(&format!("oci://127.0.0.1:{port}/greet:1").parse().unwrap()).await;
+            assert!(matches!(error, RegistryError::TooLarge { .. }), "{attacked} {claims}: {error}");
+        }
+    }
 }
 
 #[tokio::test]

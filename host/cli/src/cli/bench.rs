@@ -275,7 +275,8 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
 }
 
 fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
-    let read = opcell::source::read_component(path, super::plugin::MAX_COMPONENT);
+    let read =
+        opcell::source::read_component(path, super::plugin::project_here().as_deref(), super::plugin::MAX_COMPONENT);
     Ok(read.map_err(|error| {
         Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
             .help("expected a component file, or a plugin of the project")

@@ -130,6 +130,11 @@ pub async fn plugin(global: &Global, command: &PluginCommand, terminal: &Termina
 /// As much of a component is read; what the compiler takes.
 pub(super) const MAX_COMPONENT: u64 = opcell_registry::MAX_COMPONENT;
 
+/// The folder of the project that the command runs in.
+pub(super) fn project_here() -> Option<PathBuf> {
+    Config::find(&std::env::current_dir().ok()?)?.parent().map(Path::to_owned)
+}
+
 /// A component's bytes and what they say.
 struct Component {
     path: PathBuf,
@@ -179,7 +184,7 @@ impl Component {
             let finding = Diagnostic::error("plugin-not-fetched", format!("{} was not fetched yet", path.display()));
             return Err(Rejected::plain(finding.help("`opcell plugin update` fetches and accepts it")));
         }
-        let made = source::read_component(path, MAX_COMPONENT);
+        let made = source::read_component(path, project_here().as_deref(), MAX_COMPONENT);
         made.map_err(|message| match source::is_source(path) && path.is_file() {
             true => source::rejected(path, &message),
             false => Rejected::plain(Diagnostic::error("unreadable", format!("{}: {message}", path.display()))),

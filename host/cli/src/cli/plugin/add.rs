@@ -13,6 +13,7 @@ use opcell::{
     },
     consent::{Reach, Request},
     places::Places,
+    source::is_source,
 };
 use opcell_ir::Diagnostic;
 use opcell_registry::{Reference, reference::ReferenceError};
@@ -85,8 +86,10 @@ pub async fn add(global: &Global, args: &AddArgs, terminal: &Terminal) -> Result
         false => of_file(&config, &file, args)?,
     };
     let offers = offers(&added.component).await;
-    // A component that nothing says to be a plugin is one only if it loads; any other may need a limit of the project file.
-    let offers = if args.typed { Ok(offers?) } else { offers };
+    // A component that nothing says to be a plugin is one only if it loads, and a source that does not is not finished;
+    // any other may need a limit of the project file.
+    let must_load = args.typed || is_source(&added.component.path);
+    let offers = if must_load { Ok(offers?) } else { offers };
     // A registry may have taken its time, and the user may have written in both files since.
     let text = match read_text_bounded(&file, MAX_BYTES) {
         Ok(text) => text,
@@ -224,6 +227,9 @@ fn report(added: &Added, offers: &Result<Offers, Failure>, file: &Path, terminal
     terminal.line(&opcell::report::printable(&format!("added {}{version} from {}", added.name, added.value)))?;
     if let Some(description) = &manifest.description {
         terminal.line(&opcell::report::printable(&format!("models of the project read about it: {description}")))?;
+    }
+    if let (Some(name), Some(_)) = (manifest.name.as_ref().filter(|name| **name != added.name), &added.locked.source) {
+        terminal.note(&opcell::report::printable(&format!("by its manifest, its name is `{name}`")));
     }
     match (&added.locked.publisher, &added.locked.source) {
         (Some(key), _) => terminal.line(&format!("publisher {key}, pinned in opcell.lock"))?,

@@ -10,7 +10,7 @@ use opcell::{
         PluginConfig,
         lock::{Lock, Locked},
     },
-    differences::{Difference, differences, offer_differences},
+    differences::{Difference, differences, may_be_newer, offer_differences},
     places::Places,
 };
 use opcell_registry::{signature::PublicKey, store::Pulled};
@@ -35,7 +35,21 @@ pub(super) struct Change {
     /// The new version as its registry gave it, for a plugin of a registry.
     pub(super) pulled: Option<Box<Pulled>>,
     before: Option<Locked>,
+    /// The name that the manifest of the accepted version has, where this machine has a copy of it.
+    named_before: Option<Option<String>>,
     compared: Compared,
+}
+
+/// A reason why only a command that names the plugin accepts a change.
+pub(super) enum Doubt {
+    /// It requests more, as `kind name`.
+    More(Vec<String>),
+    /// Its version is not newer: the one so far, and its own.
+    NotNewer(String, Option<String>),
+    /// It has no signature, and the version so far was signed by this publisher.
+    Unsigned(String),
+    /// Its manifest names another plugin: the name so far, and its own.
+    OtherName(Option<String>, Option<String>),
 }
 
 impl Change {
@@ -85,18 +99,38 @@ impl Change {
             // The path of a plugin of a registry is that of the accepted version.
             None => plugin.origin.as_ref().and_then(|_| Component::of(plugin).ok()),
         };
+        let named_before = accepted.as_ref().map(|accepted| accepted.surface.manifest.name.clone());
         let compared = match (&accepted, &before) {
             (Some(accepted), _) => Compared::new(accepted, &component).await?,
             (None, None) => Compared::to_nothing(&component).await?,
             (None, Some(before)) => Compared::to_lock(before, &component),
         };
-        Ok(Some(Self { name, now, component, pulled, before, compared }))
+        Ok(Some(Self { name, now, component, pulled, before, named_before, compared }))
     }
 
-    /// Returns `true` for a known plugin of a registry that asks for more than before, or is older: only a command that
-    /// names it accepts that.
-    pub(super) fn needs_a_look(&self) -> bool {
-        self.pulled.is_some() && self.before.is_some() && (!self.newly_requested().is_empty() || self.is_downgrade())
+    /// Returns the reason why a known plugin of a registry is accepted only by a command that names it: what a registry
+    /// that lies, or a publisher's key in other hands, would have it replaced by.
+    pub(super) fn doubt(&self) -> Option<Doubt> {
+        let before = self.before.as_ref().filter(|_| self.pulled.is_some())?;
+        let more = self.newly_requested();
+        if !more.is_empty() {
+            return Some(Doubt::More(more));
+        }
+        if let (Some(publisher), None) = (&before.publisher, &self.now.publisher) {
+            return Some(Doubt::Unsigned(publisher.clone()));
+        }
+        let name = &self.component.surface.manifest.name;
+        if let Some(named_before) = self.named_before.as_ref().filter(|named_before| *named_before != name) {
+            return Some(Doubt::OtherName(named_before.clone(), name.clone()));
+        }
+        match &before.version {
+            Some(version)
+                if before.digest != self.now.digest && !may_be_newer(self.now.version.as_deref(), Some(version)) =>
+            {
+                Some(Doubt::NotNewer(version.clone(), self.now.version.clone()))
+            }
+            _ => None,
+        }
     }
 
     /// Returns `true` if the new version is older than the accepted one.

@@ -1,14 +1,20 @@
 //! `opcell plugin update`, and what it would accept: plugins against the lock.
 
-use super::{Component, Exit, Failure, Global, Terminal, change::Change, named, registry};
+use super::{
+    Component, Exit, Failure, Global, Terminal,
+    change::{Change, Doubt},
+    named, registry,
+};
 use crate::cli::missing::lock;
 use clap::Args;
 use opcell::{
     config::{PluginConfig, lock::Lock},
+    differences::is_older,
     places::Places,
     report::Rejected,
 };
 use opcell_ir::Diagnostic;
+use opcell_types::text::printable;
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -69,8 +75,14 @@ pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> 
     for plugin in plugins {
         changes.extend(Change::find(lock(&config)?, plugin, accepted.as_ref()).await?);
     }
-    let (refused, changes): (Vec<Change>, Vec<Change>) =
-        changes.into_iter().partition(|change| args.plugin.is_none() && change.needs_a_look());
+    let mut refused = Vec::new();
+    if args.plugin.is_none() {
+        changes.retain(|change: &Change| {
+            let doubt = change.doubt();
+            refused.extend(doubt.as_ref().map(|doubt| left_as_it_is(&change.name, doubt)));
+            doubt.is_none()
+        });
+    }
     let places = Places::of_user();
     for change in &changes {
         // Read again each time: an entry that was written a moment ago must stay.
@@ -88,26 +100,50 @@ pub async fn update(global: &Global, args: &UpdateArgs, terminal: &Terminal) -> 
     let nothing =
         if refused.is_empty() { "nothing changed since the lock was written" } else { "nothing was accepted" };
     show(&changes, false, nothing, terminal)?;
-    for change in &refused {
-        terminal.rejected(&Rejected::plain(left_as_it_is(change)));
+    let exit = if refused.is_empty() { Exit::Done } else { Exit::InputWrong };
+    for finding in refused {
+        terminal.rejected(&Rejected::plain(finding));
     }
-    Ok(if refused.is_empty() { Exit::Done } else { Exit::InputWrong })
+    Ok(exit)
 }
 
 /// The finding about a change that only a command which names the plugin accepts.
-fn left_as_it_is(change: &Change) -> Diagnostic {
-    let (name, more) = (&change.name, change.newly_requested().join(", "));
-    let finding = match more.is_empty() {
-        true => {
-            let message = format!("plugin `{name}`: the new version is older than the one in opcell.lock");
-            Diagnostic::error("plugin-downgrade", message)
-        }
-        false => {
-            let message = format!("plugin `{name}`: the new version asks for more than opcell.lock holds: {more}");
+fn left_as_it_is(plugin: &str, doubt: &Doubt) -> Diagnostic {
+    let name = |text: &Option<String>| text.as_deref().map_or_else(|| "none".to_owned(), |text| printable(text, 80));
+    let finding = match doubt {
+        Doubt::More(more) => {
+            let more = more.join(", ");
+            let message = format!("plugin `{plugin}`: the new version asks for more than opcell.lock holds: {more}");
             Diagnostic::error("new-permissions", message)
         }
+        Doubt::NotNewer(before, Some(now)) if is_older(now, before) => {
+            let message = format!("plugin `{plugin}`: the new version is older than the one in opcell.lock");
+            Diagnostic::error("plugin-downgrade", message)
+        }
+        Doubt::NotNewer(before, now) => {
+            let (before, now) = (printable(before, 80), name(now));
+            let message = format!(
+                "plugin `{plugin}`: it has changed, and its version is not newer than the one in opcell.lock: {now}, \
+                 after {before}"
+            );
+            Diagnostic::error("plugin-downgrade", message)
+        }
+        Doubt::Unsigned(publisher) => {
+            let publisher = printable(publisher, 80);
+            let message = format!(
+                "plugin `{plugin}`: the new version has no signature; the one in opcell.lock was signed by {publisher}"
+            );
+            Diagnostic::error("plugin-unsigned", message)
+        }
+        Doubt::OtherName(before, now) => {
+            let (before, now) = (name(before), name(now));
+            let message =
+                format!("plugin `{plugin}`: the new version is another plugin by its manifest: {now}, not {before}");
+            Diagnostic::error("plugin-changed", message)
+        }
     };
-    finding.help(format!("look at it with `opcell plugin diff {name}`, accept it with `opcell plugin update {name}`"))
+    finding
+        .help(format!("look at it with `opcell plugin diff {plugin}`, accept it with `opcell plugin update {plugin}`"))
 }
 
 /// Says that a version could not be kept.

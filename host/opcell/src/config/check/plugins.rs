@@ -125,7 +125,8 @@ impl Checker<'_> {
                 return None;
             }
         };
-        Some(PluginConfig { path, span: Some(span), dev: text.dev, ..declared })
+        let project = Some(self.root.to_owned());
+        Some(PluginConfig { path, project, span: Some(span), dev: text.dev, ..declared })
     }
 
     fn settings(&mut self, config: IndexMap<Spanned<String>, Spanned<SettingText>>) -> Settings {

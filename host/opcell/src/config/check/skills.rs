@@ -74,6 +74,7 @@ impl Checker<'_> {
             let Some(stem) = self.script(skill, &folder, &script, span) else { continue };
             plugins.push(PluginConfig {
                 span: Some(span),
+                project: Some(self.root.to_owned()),
                 grants: grants.clone(),
                 limits: limits.clone(),
                 limit_spans: spans.clone(),

@@ -1,0 +1,4 @@
+/** Answers. */
+export function answer() {
+  return 42;
+}
