@@ -17,6 +17,7 @@ mod object;
 mod offers;
 #[cfg(feature = "scratch")]
 pub mod scratch;
+mod serve;
 mod worker;
 
 pub use offers::Offers;

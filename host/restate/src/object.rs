@@ -19,6 +19,9 @@ pub(crate) const NAME: &str = "OpcellRun";
 /// The moment of the next turn that was asked for, in microseconds of the journal's clock.
 const DUE: &str = "due";
 
+/// Bytes of the ID of an invocation. The journal keeps it with a signal, and a server's own have some 40.
+const MAX_INVOCATION_ID_BYTES: usize = 256;
+
 /// When a run is tried again that another worker has, or whose journal does not answer.
 const SOON: Duration = Duration::from_secs(1);
 
@@ -175,7 +178,12 @@ impl OpcellRun {
     async fn signal(&self, context: SharedObjectContext<'_>, body: Json<SignalBody>) -> Result<(), HandlerError> {
         let Json(SignalBody { name, data }) = body;
         let run: RunId = context.key().into();
-        let key: Arc<str> = format!("restate:{}", context.invocation_id()).into();
+        let id = context.invocation_id();
+        if id.len() > MAX_INVOCATION_ID_BYTES {
+            let message = format!("the ID of an invocation has at most {MAX_INVOCATION_ID_BYTES} bytes");
+            return Err(TerminalError::new_with_code(400, message).into());
+        }
+        let key: Arc<str> = format!("restate:{id}").into();
         let sender = Sender { by: Some("restate".into()), key: Some(key), may_approve: false };
         self.engine.signal_from(&run, &name, Value::from(data), sender).await.map_err(refused)?;
         context.object_client::<OpcellRunClient>(context.key()).turn().send();

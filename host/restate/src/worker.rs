@@ -1,13 +1,18 @@
 //! A worker that Restate gives turns.
 
-use crate::{admin::Server, contact::Contact, object::OpcellRun, offers::Offers};
+use crate::{
+    admin::Server,
+    contact::Contact,
+    object::OpcellRun,
+    offers::Offers,
+    serve::{self, Limits},
+};
 use opcell_engine::{
     Engine,
     worker::{Turns, WorkerEvent, WorkerOptions},
 };
 use restate_sdk::{
     endpoint::{Endpoint, ServiceOptions},
-    http_server::HttpServer,
     service::IntoServiceDefinition as _,
 };
 use std::{net::SocketAddr, time::Duration};
@@ -112,18 +117,8 @@ impl RestateWorker {
         }
         let engine = turns.engine().clone();
         let (report, events) = mpsc::unbounded_channel();
-        let runs = OpcellRun::new(turns, &options.worker, report.clone()).into_service_definition();
-        let runs = runs.options(
-            ServiceOptions::new()
-                .inactivity_timeout(SILENCE)
-                .abort_timeout(SILENCE)
-                .idempotency_retention(RETENTION)
-                .journal_retention(RETENTION),
-        );
-        let mut endpoint = Endpoint::builder().bind(runs);
-        if let Some(key) = &options.identity_key {
-            endpoint = endpoint.identity_key(key).map_err(|error| RestateError::Key(error.to_string()))?;
-        }
+        let runs = OpcellRun::new(turns, &options.worker, report.clone());
+        let endpoint = endpoint(runs, options.identity_key.as_deref())?;
         let failed = |error| RestateError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
@@ -135,7 +130,7 @@ impl RestateWorker {
         };
         let server = Server::new(options.admin, options.ingress).map_err(RestateError::Client)?;
         let grace = options.worker.grace;
-        Ok(Self { endpoint: endpoint.build(), listener, address, advertise, server, engine, grace, events, report })
+        Ok(Self { endpoint, listener, address, advertise, server, engine, grace, events, report })
     }
 
     /// Returns the address at which it listens.
@@ -155,8 +150,7 @@ impl RestateWorker {
     ) -> Result<(), E> {
         let Self { endpoint, listener, advertise, server, engine, grace, mut events, report: say, .. } = self;
         let say = move |event| drop(say.send(event));
-        let serving =
-            tokio::spawn(HttpServer::new(endpoint).serve_with_cancel(listener, stop.clone().cancelled_owned()));
+        let serving = tokio::spawn(serve::serve(listener, endpoint, Limits::default(), stop.clone()));
         let offers = Offers::new(server, engine.clone(), advertise);
         let offering = tokio::spawn(offers.run(stop.clone(), Contact::new(say)));
         let mut result = Ok(());
@@ -176,4 +170,19 @@ impl RestateWorker {
         }
         result
     }
+}
+
+/// The endpoint of a worker's runs, for the server with this key only, if there is one.
+pub(crate) fn endpoint(runs: OpcellRun, identity_key: Option<&str>) -> Result<Endpoint, RestateError> {
+    let runs = runs.into_service_definition().options(
+        ServiceOptions::new()
+            .inactivity_timeout(SILENCE)
+            .abort_timeout(SILENCE)
+            .idempotency_retention(RETENTION)
+            .journal_retention(RETENTION),
+    );
+    let endpoint = Endpoint::builder().bind(runs);
+    let Some(key) = identity_key else { return Ok(endpoint.build()) };
+    let endpoint = endpoint.identity_key(key).map_err(|error| RestateError::Key(error.to_string()))?;
+    Ok(endpoint.build())
 }
