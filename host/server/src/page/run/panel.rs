@@ -12,7 +12,7 @@ use crate::{
 };
 use maud::{Markup, html};
 use opcell::{Denial, remedy};
-use opcell_engine::Recorded;
+use opcell_engine::{Recorded, receipt::Receipt};
 
 /// Calls of a step, and events of its conversation, that are shown.
 const MAX_CALLS: usize = 10;
@@ -118,7 +118,7 @@ impl Shown {
     }
 }
 
-fn of(recorded: &Recorded) -> Option<(&opcell_types::Value, Vec<Denial>)> {
+fn of(recorded: &Recorded) -> Option<(&Receipt, Vec<Denial>)> {
     let receipt = recorded.event.receipt()?;
     Some((receipt, remedy::of_receipt(receipt)))
 }

@@ -2,59 +2,76 @@
 
 use crate::page::{duration, value};
 use maud::{Markup, html};
-use opcell_types::{ByteSize, Touched, Value};
-use serde_json::Value as Json;
+use opcell::TypedReceipt;
+use opcell_engine::receipt::{CallReceipt, Receipt};
+use opcell_sandbox::Receipt as CellReceipt;
+use opcell_types::{ByteSize, Touched};
 
-/// A receipt.
-pub(super) fn shown(receipt: &Value) -> Markup {
-    // A tool's receipt holds that of the cell that it ran.
-    let cell = receipt.get("receipt").filter(|cell| cell.as_object().is_some()).unwrap_or(receipt);
-    let touched: Touched = cell
-        .get("touched")
-        .or_else(|| receipt.get("touched"))
-        .and_then(|touched| touched.to().ok())
-        .unwrap_or_default();
+/// A receipt. One of a host of another version is shown as data alone.
+pub(super) fn shown(receipt: &Receipt) -> Markup {
     html! {
-        (facts(cell))
-        (touches(&touched))
-        @if let Some(lines) = cell.get("log").and_then(|log| log.get("lines")).and_then(Value::as_array) {
-            h3 { "Log" }
-            pre tabindex="0" { @for line in lines {
-                (line.get("level").and_then(Value::as_str).unwrap_or_default()) " "
-                (line.get("message").and_then(Value::as_str).unwrap_or_default()) "\n"
-            } }
+        @match TypedReceipt::of(receipt) {
+            Ok(TypedReceipt::Cell(cell)) => { (of_cell(&cell, &cell.touched)) }
+            Ok(TypedReceipt::Call(call)) => { (of_call(&call)) }
+            Ok(_) | Err(_) => {}
         }
         details { summary { "Receipt as data" } (value(receipt)) }
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "for people")]
-fn facts(cell: &Value) -> Markup {
-    let number = |key: &str| match cell.get(key) {
-        Some(Value::Number(number)) => number.as_u64(),
-        _ => None,
-    };
-    let time = |us: u64| duration(us as f64 / 1000.0);
-    let calls = match cell.get("host-calls") {
-        Some(Value::Number(all)) => all.as_u64().map(|all| all.to_string()),
-        Some(by) => by.as_object().filter(|by| !by.is_empty()).map(|by| {
-            by.iter()
-                .map(|(interface, count)| format!("{interface} {}", count.to_json()))
-                .collect::<Vec<_>>()
-                .join(", ")
-        }),
-        None => None,
-    };
-    let rows = [
-        ("Plugin", cell.get("plugin").and_then(Value::as_str).map(str::to_owned)),
-        ("Time", number("duration-us").map(time)),
-        ("Waited", number("queued-us").filter(|us| *us > 0).map(time)),
-        ("Memory", number("peak-memory").map(|bytes| ByteSize(bytes).to_string())),
-        ("Host calls", calls),
-        ("In", number("bytes-in").map(|bytes| ByteSize(bytes).to_string())),
-        ("Out", number("bytes-out").map(|bytes| ByteSize(bytes).to_string())),
-        ("Failed", cell.get("error").and_then(Value::as_str).map(str::to_owned)),
+/// The receipt of a call of a tool: that of the cell that it ran, if it ran one.
+fn of_call(call: &CallReceipt) -> Markup {
+    if let Some(Ok(TypedReceipt::Cell(cell))) = call.receipt.as_ref().map(TypedReceipt::of) {
+        return of_cell(&cell, if cell.touched.is_empty() { &call.touched } else { &cell.touched });
+    }
+    html! {
+        (facts([
+            ("Time", Some(time(call.duration_us))),
+            ("In", Some(ByteSize(call.bytes_in).to_string())),
+            ("Out", Some(ByteSize(call.bytes_out).to_string())),
+            ("Failed", call.error.as_deref().map(str::to_owned)),
+        ]))
+        (touches(&call.touched))
+    }
+}
+
+fn of_cell(cell: &CellReceipt, touched: &Touched) -> Markup {
+    let of = cell.host_calls;
+    let calls = [
+        ("tools", of.tools),
+        ("skills", of.skills),
+        ("files", of.files),
+        ("store", of.store),
+        ("log", of.log),
+        ("wasi", of.wasi),
     ];
+    let calls = calls.into_iter().filter(|(_, count)| *count > 0);
+    let calls: Vec<String> = calls.map(|(interface, count)| format!("{interface} {count}")).collect();
+    html! {
+        (facts([
+            ("Plugin", Some(cell.plugin.to_string())),
+            ("Time", Some(time(cell.duration_us))),
+            ("Waited", (cell.queued_us > 0).then(|| time(cell.queued_us))),
+            ("Memory", Some(ByteSize(cell.peak_memory).to_string())),
+            ("Host calls", Some(calls.join(", ")).filter(|calls| !calls.is_empty())),
+            ("In", Some(ByteSize(cell.bytes_in).to_string())),
+            ("Out", Some(ByteSize(cell.bytes_out).to_string())),
+            ("Failed", cell.error.clone()),
+        ]))
+        (touches(touched))
+        @if !cell.log.lines.is_empty() {
+            h3 { "Log" }
+            pre tabindex="0" { @for line in &cell.log.lines { (word(&line.level)) " " (line.message) "\n" } }
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "for people")]
+fn time(us: u64) -> String {
+    duration(us as f64 / 1000.0)
+}
+
+fn facts<const N: usize>(rows: [(&str, Option<String>); N]) -> Markup {
     html! { ul.facts { @for (name, fact) in rows { @if let Some(fact) = fact { li { b { (name) " " } (fact) } } } } }
 }
 
@@ -84,6 +101,10 @@ fn touches(touched: &Touched) -> Markup {
 }
 
 fn words(actions: &[impl serde::Serialize]) -> String {
-    let word = |action| serde_json::to_value(action).ok().and_then(|word: Json| word.as_str().map(str::to_owned));
-    actions.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    actions.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// As JSON spells it.
+fn word(of: &impl serde::Serialize) -> String {
+    serde_json::to_value(of).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }
