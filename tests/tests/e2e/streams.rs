@@ -108,7 +108,7 @@ async fn host_of(folder: &std::path::Path, provider: &Stalling) -> Host {
     host_in(folder, project).await
 }
 
-/// What the failed round kept, with its reason.
+/// Reasons and details of the rounds that failed.
 fn received(history: &[Recorded]) -> Vec<(String, Option<Value>)> {
     let of = |event: &Event| match event {
         Event::Replied { reply, .. } => match reply.as_ref() {
@@ -145,29 +145,29 @@ fn session(name: &str, prompt: &str, more: &str) -> String {
     )
 }
 
-fn kept() -> Value {
+fn half() -> Value {
     opcell::json!({"received": "half an answer"})
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_of_a_step_ends_a_stream_and_what_came_of_it_is_kept() {
-    let step = session("ask", "Go.", ":timeout 1500");
+async fn the_time_of_a_step_ends_a_stream_and_its_beginning_stays() {
+    let step = session("ask", "Go.", ":timeout 4000");
     let (outcome, received, _provider) =
         limited(&format!("{{:name \"w\" :description \"Waits\" :steps [{step}]}}")).await;
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("timeout")), "{outcome:?}");
-    assert_eq!(received, [("timeout".to_owned(), Some(kept()))]);
+    assert_eq!(received, [("timeout".to_owned(), Some(half()))]);
     // No answer came, and so no count of one.
     assert_eq!((outcome.used.tokens, outcome.used.cost), (0, 0.0), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_of_a_run_ends_a_stream_and_what_came_of_it_is_kept() {
+async fn the_time_of_a_run_ends_a_stream_and_its_beginning_stays() {
     let step = session("ask", "Go.", "");
     let (outcome, received, _provider) =
-        limited(&format!("{{:name \"w\" :description \"Waits\" :limits {{:wall-time-seconds 1}} :steps [{step}]}}"))
+        limited(&format!("{{:name \"w\" :description \"Waits\" :limits {{:wall-time-seconds 4}} :steps [{step}]}}"))
             .await;
     assert_eq!((outcome.status, outcome.reason.as_deref()), (Status::Failed, Some("budget-exhausted")), "{outcome:?}");
-    assert_eq!(received.iter().map(|(_, details)| details.clone()).collect::<Vec<_>>(), [Some(kept())], "{received:?}");
+    assert_eq!(received.iter().map(|(_, details)| details.clone()).collect::<Vec<_>>(), [Some(half())], "{received:?}");
     assert_eq!(outcome.used.tokens, 0, "{outcome:?}");
 }
 
@@ -182,7 +182,7 @@ async fn tokens_and_money_that_one_answer_uses_up_end_a_stream_beside_it() {
         let (outcome, received, _provider) = limited(&document).await;
         assert_eq!(outcome.reason.as_deref(), Some("budget-exhausted"), "{kind}: {outcome:?}");
         assert_eq!(outcome.details.as_ref().and_then(|of| of.get("limit")).and_then(Value::as_str), Some(kind));
-        assert_eq!(received.iter().map(|(_, details)| details.clone()).collect::<Vec<_>>(), [Some(kept())], "{kind}");
+        assert_eq!(received.iter().map(|(_, details)| details.clone()).collect::<Vec<_>>(), [Some(half())], "{kind}");
         // The receipt has the answer that came, and nothing of the one that did not.
         assert_eq!(outcome.used.tokens, 1_000, "{kind}: {outcome:?}");
         assert!((outcome.used.cost - 1.0).abs() < 1e-9, "{kind}: {outcome:?}");
@@ -210,5 +210,5 @@ async fn a_run_that_is_cancelled_ends_its_stream_and_keeps_what_came_of_it() {
     provider.closed.recv().await.unwrap();
     assert_eq!(pieces.of_cut_round(), ("half an answer".to_owned(), 1));
     let history = host.engine().history(&outcome.run).await.unwrap();
-    assert_eq!(received(&history), [("cancelled".to_owned(), Some(kept()))]);
+    assert_eq!(received(&history), [("cancelled".to_owned(), Some(half()))]);
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 const FILES: usize = 30;
 
 /// The file that is read with the tool `keep`, which a rule may pin.
-const KEPT: usize = 2;
+const PINNED: usize = 2;
 
 /// The answer to a question for a summary.
 #[derive(Clone, Copy)]
@@ -94,7 +94,7 @@ impl Model for Reader {
         match next < FILES {
             true => Ok(reply("Next.").calling(
                 format!("c{next}"),
-                if next == KEPT { "keep" } else { "fetch" },
+                if next == PINNED { "keep" } else { "fetch" },
                 Value::object([("n", Value::from(next as i64))]),
             )),
             false => Ok(reply("All read.")),
@@ -212,7 +212,7 @@ async fn a_long_run_is_summarised_and_every_summary_replaces_the_one_before() {
 
 #[tokio::test]
 async fn pinned_results_are_whole_in_every_request_also_of_a_run_that_was_killed() {
-    let whole_result = format!("file {KEPT} xxxx");
+    let whole_result = format!("file {PINNED} xxxx");
     // The requests after the one that the result first was in.
     let later = |reader: &Reader| -> Vec<String> {
         let sent = reader.sent.lock().unwrap();
