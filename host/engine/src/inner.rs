@@ -6,7 +6,7 @@
 //! each call that it made before. It does the same again, and continues where its record ends. A cell that calls something
 //! else than its record says has *diverged*: nothing more is called for it, and its effect fails.
 
-use crate::ports::{Effects, Failure, Reply, Timer};
+use crate::ports::{Effects, Failure, Reply, SystemTimer, Timer};
 use opcell_core::{
     decide::ValueLimits,
     event::{AskedInnerCall, EffectReply, Event, InnerRequest, Timestamp},
@@ -39,6 +39,8 @@ struct Shared {
     approvals: Vec<InnerApproval>,
     timeline: Timeline,
     limits: ValueLimits,
+    /// `true` if nothing is called: a cell that calls what its record does not answer has diverged.
+    is_closed: bool,
     progress: Mutex<Progress>,
     events: mpsc::UnboundedSender<InnerEvents>,
     timer: Arc<dyn Timer>,
@@ -215,7 +217,19 @@ impl InnerJournal {
         let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
         // Cells that make one call after another never say that they wait for it.
         let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
-        Self(Arc::new(Shared { effect, key, recorded, approvals, timeline, limits, progress, events, timer }))
+        let is_closed = false;
+        Self(Arc::new(Shared {
+            effect,
+            key,
+            recorded,
+            approvals,
+            timeline,
+            limits,
+            is_closed,
+            progress,
+            events,
+            timer,
+        }))
     }
 
     /// The journal of a cell that belongs to no run.
@@ -227,8 +241,44 @@ impl InnerJournal {
     ) -> Self {
         let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
         let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
-        let (effect, key) = (EffectId(0), Arc::from(""));
-        Self(Arc::new(Shared { effect, key, recorded, approvals, timeline, limits, progress, events, timer }))
+        let (effect, key, is_closed) = (EffectId(0), Arc::from(""), false);
+        Self(Arc::new(Shared {
+            effect,
+            key,
+            recorded,
+            approvals,
+            timeline,
+            limits,
+            is_closed,
+            progress,
+            events,
+            timer,
+        }))
+    }
+
+    /// The journal of a cell that calls nothing: each of its calls has the recorded answer, or fails as diverged.
+    pub(crate) fn closed(known: &InnerCalls) -> Self {
+        // No driver listens: nothing is recorded.
+        let (events, timer) = (mpsc::unbounded_channel().0, Arc::new(SystemTimer) as _);
+        let timeline = Timeline::new(known.seed.to_bytes(), known.clocks());
+        let (mut recorded, approvals) = (known.calls.clone(), known.approvals.clone());
+        // What the calls touched then is touched no more.
+        recorded.iter_mut().filter_map(|call| call.reply.as_mut()).for_each(|reply| reply.receipt = None);
+        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
+        let (effect, key, limits) = (EffectId(0), Arc::from(""), ValueLimits::default());
+        let is_closed = true;
+        Self(Arc::new(Shared {
+            effect,
+            key,
+            recorded,
+            approvals,
+            timeline,
+            limits,
+            is_closed,
+            progress,
+            events,
+            timer,
+        }))
     }
 
     /// The randomness and the clocks of the cell.
@@ -320,6 +370,11 @@ impl InnerJournal {
                 }
             }
         };
+        if self.0.is_closed && !matches!(recorded, Recorded::Answered { .. }) {
+            let failure = unanswered(&request(tool, &arguments), matches!(recorded, Recorded::Not));
+            progress.diverged = Some(failure.clone());
+            return Err(failure);
+        }
         progress.next = at + 1;
         let until = self.0.recorded.get(at).and_then(|call| call.request.until);
         let (journal, tool, requested) = (self.clone(), tool.into(), None);
@@ -403,7 +458,9 @@ impl InnerJournal {
         }
     }
 
-    fn checked<T>(&self, reply: Reply<T>) -> Reply<T> {
+    /// The reply of a cell, or its failure where it has diverged from its record.
+    #[must_use]
+    pub fn checked<T>(&self, reply: Reply<T>) -> Reply<T> {
         let progress = self.progress();
         let failure = progress.diverged.clone().or_else(|| {
             // A cell that its host ended did not choose to end here.
@@ -693,6 +750,19 @@ fn diverged(recorded: &InnerRequest, now: Option<&InnerRequest>) -> Failure {
         }
     };
     Failure::host("diverged", message).with_details(json!({"call": number, "recorded": shown, "now": now}))
+}
+
+/// The failure of a cell that calls nothing, and calls what its record does not answer.
+fn unanswered(now: &InnerRequest, is_unknown: bool) -> Failure {
+    let number = u64::from(now.place) + 1;
+    let shown = now.shown();
+    let (message, recorded) = match is_unknown {
+        true => (format!("it took another way than its record, which ends before call {number}: now `{shown}`"), None),
+        false => {
+            (format!("its record has no answer to call {number}, `{shown}`: the run was interrupted"), Some(&shown))
+        }
+    };
+    Failure::host("diverged", message).with_details(json!({"call": number, "recorded": recorded, "now": shown}))
 }
 
 /// A seed that no one can guess.

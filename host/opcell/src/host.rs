@@ -12,6 +12,7 @@ mod versions;
 
 pub use builder::{HostBuilder, NewPermissions};
 pub use error::{Duplicate, HostError, PluginError, StartError};
+pub(crate) use invocation::output_of;
 pub use invocation::{CallError, CallOutput, Invocation, ProgramLanguage};
 pub use loading::UnusablePlugins;
 pub(crate) use loading::{Ground, Loader, Parts};
@@ -296,6 +297,10 @@ impl Host {
     /// [`Host::invoke`].
     pub fn run_program(&self, language: ProgramLanguage, source: &str, tools: ProgramTargets) -> Invocation {
         Invocation::of_program(self, language, source, tools)
+    }
+
+    pub(crate) fn programs(&self) -> &SessionPrograms {
+        &self.programs
     }
 
     /// The standing of every MCP server of the project, by its name: whether it runs, its calls, its changes. Starts

@@ -34,8 +34,8 @@ use tokio::sync::OnceCell;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The operation that runs a program.
-const RUN_JAVASCRIPT: &str = "code/run";
-const RUN_PYTHON: &str = "python/run";
+pub(crate) const RUN_JAVASCRIPT: &str = "code/run";
+pub(crate) const RUN_PYTHON: &str = "python/run";
 
 /// The reason for which programs in Python cannot be run, with its remedy.
 fn no_python() -> String {
@@ -110,7 +110,7 @@ impl SessionPrograms {
         let request = ContextRequest { tools_of_services: true, ..ContextRequest::default() };
         let within = sandbox.context(&loaded.plugin, request);
         let within = within.map_err(|error| Failure::host("code-unavailable", error.to_string()))?;
-        let source = [("source", Value::from(program.source)), ("input", Value::Null)];
+        let source = [("source", Value::from(program.source)), ("input", program.input)];
         let (id, language) = match program.language {
             CodeMode::Python => (RUN_PYTHON, None),
             _ => (RUN_JAVASCRIPT, Some(("language", Value::from("javascript")))),

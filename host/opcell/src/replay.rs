@@ -5,6 +5,10 @@
 //! journal or for one plugin. The record is beside the call's receipt; secrets are in neither, because the host adds
 //! them after a plugin has asked and takes them out of what comes back.
 
+mod program;
+
+pub use program::{RecordedProgram, ReplayedProgram, programs};
+
 use crate::{
     config::{Config, origin},
     host::{HostError, PluginError},

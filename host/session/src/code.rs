@@ -41,6 +41,8 @@ pub struct Program {
     pub language: CodeMode,
     /// The body of an async function.
     pub source: String,
+    /// Its input.
+    pub input: Value,
     /// The place in the run.
     pub context: CallContext,
     /// Cancelled when the run is.
@@ -194,6 +196,15 @@ pub(crate) fn instructions(language: CodeMode, tools: &[ToolDescription], asking
         text.push_str(&asking.join(", "));
     }
     text
+}
+
+/// The tools of a session's program that is run again, and makes no call: all are answered by its journal. `None` if
+/// the session has no programs.
+#[must_use]
+pub fn replayed_tools(call: &call::ToolCall, inner: InnerJournal) -> Option<Arc<dyn ProgramTools>> {
+    let code = call.session.code.clone()?;
+    let call = ToolCall { inner: Some(inner), ..ToolCall::new(call.clone(), CancellationToken::new()) };
+    Some(Arc::new(SessionTools::new(Arc::new(Toolbox::empty()), &code, &call)))
 }
 
 /// The tools of a session's program while it runs.

@@ -2,6 +2,7 @@
 
 mod install;
 mod repl;
+mod replay;
 
 use super::{Exit, Failure, Global, Terminal, host, input, op};
 use clap::{Args, Subcommand, ValueEnum};
@@ -16,7 +17,7 @@ use opcell_ir::{
 };
 use opcell_types::{CallContext, Value};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The operations of the plugins.
 const RUN_JAVASCRIPT: &str = "code/run";
@@ -99,8 +100,9 @@ impl ProgramLanguage {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// File of the program: the body of an async function, so that `await` and `return` are at its top level. A file
-    /// `*.py` is in Python.
-    file: PathBuf,
+    /// `*.py` is in Python. With `--replay` it may be omitted: then the recorded program runs again.
+    #[arg(required_unless_present = "replay")]
+    file: Option<PathBuf>,
     /// Language of the program, whatever its file is called.
     #[arg(long, value_name = "LANG")]
     language: Option<ProgramLanguage>,
@@ -111,6 +113,8 @@ pub struct RunArgs {
     /// project grants the plugin `code` as well.
     #[arg(long, value_name = "TOOL")]
     grant: Vec<String>,
+    #[command(flatten)]
+    replay: replay::ReplayArgs,
 }
 
 pub async fn code(global: &Global, command: &CodeCommand, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -144,19 +148,28 @@ async fn types(global: &Global, args: &TypesArgs, terminal: &Terminal) -> Result
 }
 
 async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let unreadable = |message: String| Diagnostic::error("unreadable", format!("{}: {message}", args.file.display()));
-    let source = document::read_bounded(&args.file, MAX_SOURCE).map_err(unreadable)?;
-    let source = String::from_utf8(source).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    let program = args.file.as_deref().map(|file| read(file, args.language)).transpose()?;
     let input = args.input.as_deref().map(input::value).transpose()?;
-    let is_python = args.file.extension().is_some_and(|kind| kind == "py");
-    let by_name = if is_python { ProgramLanguage::Python } else { ProgramLanguage::Javascript };
-    let language = args.language.unwrap_or(by_name);
+    let (Some((source, language)), Some(file), None) = (&program, &args.file, &args.replay.replay) else {
+        return replay::replay(global, &args.replay, program, input, terminal).await;
+    };
+    let (source, language) = (source.clone(), *language);
     let (run, arguments) = language.call(source, input.unwrap_or(Value::Null));
     let (host, has_plugin) = ready(global, language, &args.grant, terminal).await?;
     let called = host.invoke(run, arguments).await;
     let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
-    let command = format!("opcell code run {}", remedy::shell_word(&args.file.display().to_string()));
+    let command = format!("opcell code run {}", remedy::shell_word(&file.display().to_string()));
     op::report(called, terminal, result, |remedy| advice(remedy, &command, has_plugin))
+}
+
+/// The program of a file, with its language.
+fn read(file: &Path, language: Option<ProgramLanguage>) -> Result<(String, ProgramLanguage), Failure> {
+    let unreadable = |message: String| Diagnostic::error("unreadable", format!("{}: {message}", file.display()));
+    let source = document::read_bounded(file, MAX_SOURCE).map_err(unreadable)?;
+    let source = String::from_utf8(source).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    let is_python = file.extension().is_some_and(|kind| kind == "py");
+    let by_name = if is_python { ProgramLanguage::Python } else { ProgramLanguage::Javascript };
+    Ok((source, language.unwrap_or(by_name)))
 }
 
 /// A host whose plugin for programs is granted these tools as well, and whether the project has the plugin itself.

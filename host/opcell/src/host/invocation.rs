@@ -67,7 +67,8 @@ impl Other {
             Self::Tool(tool) => catalog.call_tool(&*tool, call).await,
             Self::Program { programs, language, source, tools } => {
                 let (context, cancel) = (call.context.clone(), call.cancel.clone());
-                let program = Program { language, source, context, cancel, timeline: None, tools };
+                let input = Value::Null;
+                let program = Program { language, source, input, context, cancel, timeline: None, tools };
                 let Reply { result, receipt } = programs.run(program).await;
                 Reply { result: result.map(|data| Success { data, summary: None, details: None }), receipt }
             }
@@ -404,7 +405,7 @@ impl IntoFuture for Invocation {
         Box::pin(async move {
             let Some(open) = open.begin() else {
                 let message = "this host is closing and accepts no more calls";
-                return output(Err(Failure::host(Failure::CLOSING, message)).into());
+                return output_of(Err(Failure::host(Failure::CLOSING, message)).into());
             };
             // The caller's token and the end of the host stop the call, and the call stops neither.
             let token = cancel.child_token();
@@ -421,12 +422,13 @@ impl IntoFuture for Invocation {
             if let Some(progress) = progress {
                 progress.flush();
             }
-            output(reply)
+            output_of(reply)
         })
     }
 }
 
-fn output(reply: Reply<Success>) -> Result<CallOutput, CallError> {
+/// The end of a call as its caller has it.
+pub(crate) fn output_of(reply: Reply<Success>) -> Result<CallOutput, CallError> {
     // There is no journal to keep the record in.
     let receipt = reply.receipt.map(|receipt| receipt.without_record());
     match reply.result {

@@ -124,7 +124,8 @@ impl HostSessions {
         };
         let (context, cancel) = (call.context.clone(), call.cancel.clone());
         let timeline = call.inner.as_ref().map(InnerJournal::timeline);
-        Ok((programs, Program { language, source: source.to_owned(), context, cancel, timeline, tools }))
+        let (source, input) = (source.to_owned(), Value::Null);
+        Ok((programs, Program { language, source, input, context, cancel, timeline, tools }))
     }
 }
 

@@ -74,6 +74,11 @@ impl Toolbox {
         Ok(toolbox)
     }
 
+    /// A toolbox without tools.
+    pub(crate) fn empty() -> Self {
+        Self { tools: IndexMap::new(), result_limit: 0 }
+    }
+
     /// A tool by the name that models call it by.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&SessionTool> {

@@ -160,7 +160,7 @@ fn show(call: &RecordedCall, replayed: &Replayed, terminal: &Terminal) -> std::i
 }
 
 /// Both values where they are short, else the lines that differ.
-fn lines(difference: &Difference) -> String {
+pub fn lines(difference: &Difference) -> String {
     let Difference { what, recorded, replayed, .. } = difference;
     let shown = |value: &Value| if value.is_null() { "nothing".to_owned() } else { value.to_string() };
     let (one, other) = (shown(recorded), shown(replayed));

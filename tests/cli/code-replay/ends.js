@@ -1,0 +1,2 @@
+await tools.counter_next({ name: "a" });
+return "early";
