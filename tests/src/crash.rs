@@ -6,7 +6,8 @@
 //! that two rules hold for every run: what the journal acknowledged is in it at the end, unchanged; and nothing is done
 //! before its request is durable or after its reply is.
 //!
-//! A campaign of its own kills processes between a question about a model's call, its answer and the call.
+//! A campaign of its own kills processes between a question about a model's call, its answer and the call, and another
+//! one the runs of models that write programs.
 //!
 //! In: how many kills. Out: every difference, in words.
 
@@ -14,6 +15,7 @@ pub mod campaign;
 pub mod child;
 mod compare;
 mod deadly;
+pub mod programs;
 pub mod questions;
 mod recorder;
 mod world;

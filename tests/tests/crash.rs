@@ -24,6 +24,21 @@ fn a_call_is_made_at_most_once_and_as_it_was_approved_whoever_is_killed_between_
     assert!(output.status.success());
 }
 
+/// `cargo run --release -p opcell-tests --bin crash -- --programs 500` is the long one, also in Python where its runtime
+/// is installed.
+#[test]
+fn a_program_whose_host_is_killed_continues_with_its_answers_and_makes_no_call_twice() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crash"));
+    // No user: programs in JavaScript alone.
+    for name in ["HOME", "XDG_STATE_HOME"] {
+        command.env_remove(name);
+    }
+    let output = command.args(["--programs", "30"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.lines().last(), Some("30 kills, 0 differences"), "{said}");
+    assert!(output.status.success());
+}
+
 /// The folder of a campaign: its component, and a cache that is no one else's.
 fn cache(directory: &Path) -> PathBuf {
     let cache = directory.join("cache");

@@ -3,24 +3,35 @@
 //!
 //! `crash --questions N`: the same N times between a question about a model's call, its answer and the call.
 //!
+//! `crash --programs N`: the same N times of runs whose models write programs, in JavaScript, and in Python where its
+//! runtime is installed: `opcell code install python`.
+//!
 //! The last line is `N kills, D differences`; the exit code is 1 if D is not 0, and 2 if there could be no campaign.
 
-use opcell_tests::crash::{campaign, child, questions};
+use opcell::places::Places;
+use opcell_tests::crash::{campaign, child, programs, questions};
 use std::{path::Path, process::ExitCode};
 
-const USAGE: &str = "usage: crash --kills N | --questions N";
+const USAGE: &str = "usage: crash --kills N | --questions N | --programs N";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [what @ ("--kills" | "--questions"), kills] => match kills.parse() {
+        [what @ ("--kills" | "--questions" | "--programs"), kills] => match kills.parse() {
             Ok(kills) if *what == "--kills" => fight(kills, campaign::run(kills, tell)),
+            Ok(kills) if *what == "--programs" => {
+                let python = Places::of_user().python_runtime().filter(|runtime| runtime.is_file());
+                fight(kills, programs::run(kills, python.as_deref(), tell))
+            }
             Ok(kills) => fight(kills, questions::run(kills, tell)),
             Err(_) => wrong(&format!("`{kills}` is not a number\n{USAGE}")),
         },
         // How the campaigns start this same program: … [before:N | after:N].
         ["child", directory, cache, death @ ..] => {
             live(child::live(Path::new(directory), Path::new(cache), death.first().copied()))
+        }
+        ["program", directory, cache, language, death @ ..] => {
+            live(programs::live(Path::new(directory), Path::new(cache), language, death.first().copied()))
         }
         ["drive", directory, stays, death @ ..] => {
             live(questions::drive(Path::new(directory), *stays == "stays", death.first().copied()))

@@ -139,6 +139,17 @@ pub(super) fn digest(record: &opcell_journal::Record) -> u64 {
 /// without a reply. Pure operations do nothing that outlasts them, so the engine does not wait for the disk before it
 /// calls them, and may call them again under another key.
 pub(super) fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>) -> Result<Vec<String>> {
+    broken_by(lines, history, kept, is_pure, |state, deed| is_wanted(state, &deed.key))
+}
+
+/// The same, where `is_pure` and `is_wanted` say it of what was done.
+pub(super) fn broken_by(
+    lines: &[Line],
+    history: &[Recorded],
+    kept: &BTreeSet<u64>,
+    is_pure: impl Fn(&str) -> bool,
+    is_wanted: impl Fn(&State, &Deed) -> bool,
+) -> Result<Vec<String>> {
     let mut broken = Vec::new();
     let (mut state, mut to_come) = (State::default(), history.iter().peekable());
     for line in lines {
@@ -151,7 +162,7 @@ pub(super) fn broken(lines: &[Line], history: &[Recorded], kept: &BTreeSet<u64>)
                     state.apply(recorded).with_context(|| format!("event {}", recorded.seq))?;
                 }
             }
-            Line::Deed(deed) if !is_pure(&deed.what) && !is_wanted(&state, &deed.key) => {
+            Line::Deed(deed) if !is_pure(&deed.what) && !is_wanted(&state, deed) => {
                 broken.push(format!("{deed:?} was done out of turn, after event {}", state.seq()));
             }
             Line::Deed(_) | Line::Sent { .. } | Line::Acknowledged { .. } => {}
