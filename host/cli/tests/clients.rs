@@ -12,7 +12,7 @@ mod server;
 
 use python::installed;
 use serde_json::json;
-use server::Server;
+use server::{Server, opcell};
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -322,6 +322,10 @@ fn a_person_sees_on_the_page_what_a_model_says_while_it_says_it() {
     let talk = r#"{:name "talk" :description "Talks" :steps [{:name "talk" :type :session :model "slow/m" :tools []
         :skills [] :contributions [{:type :template :text "Say." :vars {}}]}]}"#;
     fs::write(folder.path().join("talk.edn"), talk).unwrap();
+    // The tests' home is the project: what is compiled is kept in it, and consent says that it leaves it out.
+    fs::create_dir(folder.path().join(".cache")).unwrap();
+    let trusted = opcell(folder.path()).arg("trust").output().unwrap();
+    assert!(trusted.status.success(), "{}", said(&trusted));
     let server = Server::start(folder.path());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/live.py");
     let output = Command::new(bin.join("python"))

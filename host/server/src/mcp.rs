@@ -143,7 +143,7 @@ impl McpServer {
         if let Some(traceparent) = traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        let called = progress::telling(call, context).await;
+        let called = progress::with_progress(call, context).await;
         result_of(called, &Client::of(context), Parts::AreData)
     }
 }

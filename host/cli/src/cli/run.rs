@@ -130,7 +130,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         terminal.note(&missing);
     }
 
-    let (sink, text) = stream::wanted(args.stream, args.reasoning, terminal).map(stream::text).unzip();
+    let (sink, text) = stream::piece_kinds(args.stream, args.reasoning, terminal).map(stream::text).unzip();
     let sink = sink.map(|sink| Arc::new(sink) as Arc<dyn RunText>);
     let stop = Stop::listen(args.stop, journaled, terminal)?;
     if args.queue {

@@ -38,12 +38,12 @@ enum Piece {
 /// Receives the answers of a run's models.
 pub struct TextSender {
     pieces: mpsc::UnboundedSender<(EffectId, Piece)>,
-    wanted: Wanted,
+    kinds: PieceKinds,
 }
 
 /// The pieces that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum PieceKinds {
     /// Text and tool calls.
     Answers,
     /// Text, tool calls and reasoning.
@@ -59,13 +59,13 @@ impl RunText for TextSender {
 
     fn piece(&self, round: EffectId, piece: AnswerPiece<'_>) {
         let piece = match piece {
-            AnswerPiece::Progress { done, total, message } if self.wanted == Wanted::Progress => {
+            AnswerPiece::Progress { done, total, message } if self.kinds == PieceKinds::Progress => {
                 Piece::Progress(CallProgress::new(done, total, message).map(|progress| progress.to_string()))
             }
-            AnswerPiece::Ended if self.wanted == Wanted::Progress => Piece::Progress(None),
-            _ if self.wanted == Wanted::Progress => return,
+            AnswerPiece::Ended if self.kinds == PieceKinds::Progress => Piece::Progress(None),
+            _ if self.kinds == PieceKinds::Progress => return,
             AnswerPiece::Text(text) => Piece::Part(PartKind::Text, text.to_owned()),
-            AnswerPiece::Reasoning(text) if self.wanted == Wanted::Reasoning => {
+            AnswerPiece::Reasoning(text) if self.kinds == PieceKinds::Reasoning => {
                 Piece::Part(PartKind::Reasoning, text.to_owned())
             }
             AnswerPiece::CallBegan { call, tool } => Piece::Begin(PartKind::Call(call), format!("{tool} ")),
@@ -79,7 +79,7 @@ impl RunText for TextSender {
     }
 
     fn takes_answers(&self) -> bool {
-        self.wanted != Wanted::Progress
+        self.kinds != PieceKinds::Progress
     }
 }
 
@@ -97,19 +97,19 @@ pub struct Text {
 }
 
 /// The pieces that a command shows, if any: of answers where it is asked to, else the progress of calls on a terminal.
-pub fn wanted(streams: bool, reasoning: bool, terminal: &Terminal) -> Option<Wanted> {
+pub fn piece_kinds(streams: bool, reasoning: bool, terminal: &Terminal) -> Option<PieceKinds> {
     match (streams, reasoning) {
-        (true, true) => Some(Wanted::Reasoning),
-        (true, false) => Some(Wanted::Answers),
-        (false, _) => moves(terminal).then_some(Wanted::Progress),
+        (true, true) => Some(PieceKinds::Reasoning),
+        (true, false) => Some(PieceKinds::Answers),
+        (false, _) => moves(terminal).then_some(PieceKinds::Progress),
     }
 }
 
 /// The two ends.
-pub fn text(wanted: Wanted) -> (TextSender, Text) {
+pub fn text(kinds: PieceKinds) -> (TextSender, Text) {
     let (sender, pieces) = mpsc::unbounded_channel();
     let text = Text { pieces, waiting: BTreeMap::new(), open: Vec::new(), progress: BTreeMap::new(), arguments: 0 };
-    (TextSender { pieces: sender, wanted }, text)
+    (TextSender { pieces: sender, kinds }, text)
 }
 
 impl Text {

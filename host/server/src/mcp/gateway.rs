@@ -374,7 +374,7 @@ impl McpServer {
         if let Some(traceparent) = super::traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        super::result_of(super::progress::telling(call, context).await, &client, super::Parts::AreData)
+        super::result_of(super::progress::with_progress(call, context).await, &client, super::Parts::AreData)
     }
 
     /// Calls a tool of one of the project's servers.
@@ -391,7 +391,7 @@ impl McpServer {
         if let Some(traceparent) = super::traceparent(context) {
             call = call.traceparent(traceparent);
         }
-        let called = super::progress::telling(call, context).await;
+        let called = super::progress::with_progress(call, context).await;
         let ended = called.as_ref().map_or_else(|error| error.failure.reason.to_string(), |_| "ok".to_owned());
         tracing::info!(target: "opcell::audit", caller = %client.name, tenant = %self.tenant.name, server, tool, ended,
             "called a tool of an MCP server");

@@ -21,12 +21,12 @@ pub(super) fn share(progress: &CallProgress) -> f64 {
 }
 
 /// Tells one client the progress of its request; does nothing for a client that did not ask for it.
-pub(super) struct Told<'a> {
+pub(super) struct ProgressNotifier<'a> {
     client: Option<(ProgressToken, &'a Peer<RoleServer>)>,
     last: Option<f64>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ProgressNotifier<'a> {
     pub(super) fn of(context: &'a RequestContext<RoleServer>) -> Self {
         let token = context.meta.get_progress_token();
         Self { client: token.map(|token| (token, &context.peer)), last: None }
@@ -57,8 +57,11 @@ impl<'a> Told<'a> {
 }
 
 /// Makes a call, and tells the client what the call reports while it lasts.
-pub(super) async fn telling(call: Invocation, context: &RequestContext<RoleServer>) -> Result<CallOutput, CallError> {
-    let mut told = Told::of(context);
+pub(super) async fn with_progress(
+    call: Invocation,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallOutput, CallError> {
+    let mut told = ProgressNotifier::of(context);
     if told.client.is_none() {
         return call.await;
     }
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_a_client_is_told_always_grows() {
-        let mut told = Told { client: None, last: None };
+        let mut told = ProgressNotifier { client: None, last: None };
         let values = [0.0, 0.0, 1.0, 1.0, 0.5, -3.0, 7.0].map(|done| told.next(done));
         assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "{values:?}");
         assert!(values[5] < 1.001 && values[0].to_bits() == 0 && values[6] > 6.9, "{values:?}");

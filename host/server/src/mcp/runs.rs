@@ -4,7 +4,7 @@ use super::{
     McpServer,
     asked::{self, Answer, Asked},
     caller::Client,
-    progress::{Told, share},
+    progress::{ProgressNotifier, share},
     refused,
     ticket::{Ticket, Use},
     tools,
@@ -267,7 +267,7 @@ impl McpServer {
         answered: &[Arc<str>],
         context: &RequestContext<RoleServer>,
     ) {
-        let mut told = Told::of(context);
+        let mut told = ProgressNotifier::of(context);
         let mut calls = self.tenant.answers.progress(run);
         let mut reader = self.tenant.feeds.reader(run.clone(), 0);
         let following = async {

@@ -41,6 +41,7 @@ pub(super) fn effective(
     settings.own_skills.clone_from(&request.session.own_skills);
     settings.agents.clone_from(&request.session.agents);
     settings.guards.clone_from(&request.session.guards);
+    settings.media.clone_from(&request.session.media);
     settings.model_overrides.clone_from(&request.session.model_overrides);
     if request.judge {
         // A judge routes. Unless it declares otherwise it has nothing to call and nothing to mull over, as in psi.
