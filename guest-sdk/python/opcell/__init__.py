@@ -208,6 +208,11 @@ def _traceback(error: BaseException) -> tuple[str, str]:
     return text, f" ({_name(own[-1].filename)}:{own[-1].lineno})" if own else ""
 
 
+#: The hint for a module that is not there.
+_MISSING = ("; a component has the modules that were imported when it was built: write `import {name}` at the top of a file "
+            "that the plugin imports")
+
+
 def _reported(error: BaseException) -> Err[_types.Failure]:
     if isinstance(error, Failure):
         details = None if error.details is None else json.dumps(to_json(error.details))
@@ -215,8 +220,7 @@ def _reported(error: BaseException) -> Err[_types.Failure]:
     text, place = _traceback(error)
     message = f"{type(error).__name__}: {error}{place}"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        message += (f"; a component has the modules that were imported when it was built: write `import {error.name}` "
-                    "at the top of a file that the plugin imports")
+        message += _MISSING.format(name=error.name)
     _log.panicked(text)
     return Err(_types.Failure("exception", message, None))
 

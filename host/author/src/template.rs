@@ -25,9 +25,6 @@ pub(crate) const CONTRACT: [(&str, &str); 9] = [
 const NAME_TOKEN: &str = "{{name}}";
 const CRATE: &str = "{{crate}}";
 
-/// The template of source plugins.
-const SOURCE_PLUGIN: &str = "javascript-source";
-
 /// The plugin that runs programs in Python.
 const PYTHON_RUNTIME: [(&str, &str); 2] = [
     ("plugin.toml", include_str!("../runtimes/python/plugin.toml")),
@@ -73,15 +70,32 @@ pub fn create(folder: &Path, name: &str, language: Language) -> Result<Vec<PathB
     Ok(written)
 }
 
-/// Makes a source plugin in JavaScript, which needs no tools, in a new folder, and gives the files that were written.
+/// The template of source plugins in a language, if such plugins run from their source.
+fn source_template(language: Language) -> Option<&'static str> {
+    match language {
+        Language::Javascript => Some("javascript-source"),
+        Language::Python => Some("python-source"),
+        Language::Rust | Language::C => None,
+    }
+}
+
+/// Returns `true` if plugins in a language can run from their source.
+#[must_use]
+pub fn has_source_plugins(language: Language) -> bool {
+    source_template(language).is_some()
+}
+
+/// Makes a source plugin, which needs no tools, in a new folder, and gives the files that were written: none in a language
+/// that [needs a build](has_source_plugins).
 ///
 /// # Errors
 /// As [`create`].
-pub fn create_source(folder: &Path, name: &str) -> Result<Vec<PathBuf>, AuthorError> {
+pub fn create_source(folder: &Path, name: &str, language: Language) -> Result<Vec<PathBuf>, AuthorError> {
+    let Some(part) = source_template(language) else { return Ok(Vec::new()) };
     let made = new_folder(folder, name)?;
     let mut written = Vec::new();
-    if let Some(template) = TEMPLATES.get_dir(SOURCE_PLUGIN) {
-        write_all(template, Path::new(SOURCE_PLUGIN), &made, Path::new(""), Some(name), &mut written)?;
+    if let Some(template) = TEMPLATES.get_dir(part) {
+        write_all(template, Path::new(part), &made, Path::new(""), Some(name), &mut written)?;
     }
     write_schemas(&made, "schemas", &mut written)?;
     written.sort();
@@ -207,21 +221,26 @@ mod tests {
 
     #[test]
     fn a_source_plugin_needs_no_build() {
-        let scratch = tempfile::tempdir().unwrap();
-        let folder = scratch.path().join("my-plugin");
-        let written = create_source(&folder, "my-plugin").unwrap();
-        for file in &written {
-            assert!(!fs::read_to_string(folder.join(file)).unwrap().contains("{{name}}"), "{}", file.display());
+        for (language, source) in [(Language::Javascript, "plugin.js"), (Language::Python, "plugin.py")] {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = scratch.path().join("my-plugin");
+            let written = create_source(&folder, "my-plugin", language).unwrap();
+            for file in &written {
+                assert!(!fs::read_to_string(folder.join(file)).unwrap().contains("{{name}}"), "{}", file.display());
+            }
+            assert!(folder.join(source).is_file() && folder.join("cases").is_dir(), "{written:?}");
+            for (file, schema) in
+                [("plugin.toml", "schemas/plugin.schema.json"), ("cases/greets.yaml", "schemas/case.schema.json")]
+            {
+                let text = fs::read_to_string(folder.join(file)).unwrap();
+                let first = text.lines().next().unwrap();
+                assert!(first.ends_with(schema) && folder.join(schema).is_file(), "{file}: {text}");
+            }
+            assert!(matches!(create_source(&folder, "my-plugin", language), Err(AuthorError::Exists(_))));
+            assert!(matches!(create_source(&folder, "My plugin", language), Err(AuthorError::Name(_))));
         }
-        assert!(folder.join("plugin.js").is_file() && folder.join("cases").is_dir(), "{written:?}");
-        for (file, schema) in
-            [("plugin.toml", "schemas/plugin.schema.json"), ("cases/greets.yaml", "schemas/case.schema.json")]
-        {
-            let text = fs::read_to_string(folder.join(file)).unwrap();
-            assert!(text.lines().next().unwrap().ends_with(schema) && folder.join(schema).is_file(), "{file}: {text}");
-        }
-        assert!(matches!(create_source(&folder, "my-plugin"), Err(AuthorError::Exists(_))));
-        assert!(matches!(create_source(&folder, "My plugin"), Err(AuthorError::Name(_))));
+        let folder = Path::new("/nowhere/my-plugin");
+        assert!(create_source(folder, "my-plugin", Language::Rust).unwrap().is_empty() && !folder.exists());
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Source plugins: a plugin whose file is a source in JavaScript, which runs on the runtime that is part of the library.
+//! Source plugins: a plugin whose file is a source in JavaScript, which runs on the runtime that is part of the library, or
+//! in Python, on the runtime that a user installs.
 //!
-//! The operations are the functions that the source exports, described by their doc comments, or what it describes with
-//! the names of the authors' SDK. The manifest is beside it: `op.toml` of `op.js`. From both the library makes a
+//! The operations are the functions that a source in JavaScript exports, described by their doc comments, or the public
+//! functions of one in Python, described by their docstrings and type hints; or what it describes with the names of the
+//! authors' SDK. The manifest is beside it: `op.toml` of `op.js`. From both the library makes a
 //! component, the same bytes each time, so that everything else (consent, the lock, grants, limits, receipts, replay)
 //! knows plugins of one kind.
 
@@ -9,7 +11,7 @@ mod bundle;
 mod docs;
 mod types;
 
-use crate::{builtin, config::SKILL_ROOT, document::read_bounded, report::Rejected};
+use crate::{builtin, config::SKILL_ROOT, document::read_bounded, places::Places, report::Rejected};
 use opcell_ir::Diagnostic;
 use opcell_sandbox::{
     ANY_TOOL,
@@ -26,10 +28,16 @@ pub const MAX_SOURCE: u64 = 1 << 20;
 const MAX_MANIFEST: u64 = 64 << 10;
 
 /// Extensions of sources.
-const EXTENSIONS: [&str; 2] = ["js", "mjs"];
+const EXTENSIONS: [&str; 3] = ["js", "mjs", PYTHON];
+
+/// The extension of sources in Python.
+const PYTHON: &str = "py";
+
+/// The largest runtime for Python.
+const MAX_RUNTIME: u64 = 128 << 20;
 
 /// Extensions of languages that need a build, with the command that makes a plugin of them.
-const BUILT: [(&str, &str); 4] = [("py", "python"), ("ts", "javascript"), ("rs", "rust"), ("c", "c")];
+const BUILT: [(&str, &str); 3] = [("ts", "javascript"), ("rs", "rust"), ("c", "c")];
 
 /// Tables of the manifest, which are those of `plugin.toml`. A host needs no `build`.
 const TABLES: [&str; 5] = ["plugin", "build", "capabilities", "limits", "prompt"];
@@ -58,11 +66,11 @@ pub fn manifest_of(path: &Path) -> PathBuf {
     path.with_extension("toml")
 }
 
-/// The source plugin of a folder: its `plugin.js`, unless `plugin.toml` names a language to build it with.
+/// The source plugin of a folder: its `plugin.js` or `plugin.py`, unless `plugin.toml` names a language to build it with.
 #[must_use]
 pub fn in_folder(folder: &Path) -> Option<PathBuf> {
-    let path = folder.join("plugin.js");
-    let text = read_bounded(&manifest_of(&path), MAX_MANIFEST).ok().filter(|_| path.is_file())?;
+    let path = ["plugin.js", "plugin.py"].map(|name| folder.join(name)).into_iter().find(|path| path.is_file())?;
+    let text = read_bounded(&manifest_of(&path), MAX_MANIFEST).ok()?;
     let tables: Value = toml_edit::de::from_slice(&text).ok()?;
     tables.get("build").is_none().then_some(path)
 }
@@ -76,7 +84,7 @@ pub fn read_component(path: &Path, project: Option<&Path>, most: u64) -> Result<
     let extension = path.extension().unwrap_or_default();
     if let Some((_, language)) = BUILT.iter().find(|(built, _)| extension == *built) {
         return Err(format!(
-            "a plugin in this language needs a build: {}; only JavaScript (.js) runs from its source",
+            "a plugin in this language needs a build: {}; JavaScript (.js) and Python (.py) run from their source",
             FollowUp::NewPlugin(Some(language))
         ));
     }
@@ -194,6 +202,14 @@ fn bundled(file: &str, source: &str, manifest: &Value) -> Result<Vec<u8>, String
         return Err(format!("line {line}: the source has a zero byte"));
     }
     let name = manifest.get("name").and_then(Value::as_str).unwrap_or_default();
+    if Path::new(file).extension().is_some_and(|extension| extension == PYTHON) {
+        let described = json!({"file": file, "name": name}).to_string();
+        let made = bundle::python_component(&python_runtime()?, &described, source, manifest.to_string().as_bytes());
+        return made.ok_or_else(|| {
+            let install = FollowUp::InstallPython;
+            format!("the installed runtime for Python is of another version, and runs no source plugins; {install} builds it")
+        });
+    }
     let functions = docs::functions(source, name).map_err(|error| format!("line {}: {}", error.line, error.message))?;
     let functions: serde_json::Map<String, Value> = functions
         .into_iter()
@@ -212,6 +228,15 @@ fn bundled(file: &str, source: &str, manifest: &Value) -> Result<Vec<u8>, String
     let runtime = builtin::component(builtin::CODE).unwrap_or_default();
     let made = bundle::component(runtime, &bundle, manifest.to_string().as_bytes());
     made.ok_or_else(|| "the host has no JavaScript runtime".to_owned())
+}
+
+/// The runtime for Python, which the user has installed.
+fn python_runtime() -> Result<Vec<u8>, String> {
+    let place = Places::of_user().python_runtime().filter(|place| place.is_file());
+    let Some(place) = place else {
+        return Err(format!("the runtime for Python is not installed; {} builds it", FollowUp::InstallPython));
+    };
+    read_bounded(&place, MAX_RUNTIME).map_err(|error| format!("the runtime for Python cannot be read: {error}"))
 }
 
 /// The manifest as a component has it, from the text of `op.toml`.
@@ -299,7 +324,7 @@ mod tests {
 
     #[test]
     fn other_languages_need_a_build() {
-        let error = read_component(Path::new("op.py"), None, 100).unwrap_err();
+        let error = read_component(Path::new("op.rs"), None, 100).unwrap_err();
         assert!(error.contains("needs a build: a template for plugins"), "{error}");
     }
 

@@ -3,6 +3,8 @@
 A program is the body of an async function, so that `return` and `await` are at its top level; the value of an
 expression at its end is its result as well. It has the language, the modules of the standard library that need no
 system, `input`, and the tools that it is granted.
+
+A source plugin is this component with a source in it, whose functions are the operations: see the end.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import ast
 import asyncio
 import inspect
 import keyword
+import linecache
 import os
 import random
 import re
@@ -831,3 +834,109 @@ def run(source: str, input: Any = None) -> dict[str, Any]:
         raise _failure(error, source, logs) from None
     log.end()
     return {"result": result, "logs": logs}
+
+
+# Source plugins
+
+
+#: Room for a source plugin. Where a host makes a component of a source, it writes it over this: the mark, the lengths of
+#: the description and of the source in four bytes each, the lowest first, and both. `source/bundle.rs` of the library has
+#: the other side.
+_ROOM = b"opcell-no-source" * 65_792
+_MARK = b"opcell-source-v1"
+
+#: The module of a source.
+_MODULE = "opcell_source"
+
+_is_open = False
+
+
+class _NoPlugin(Exception):
+    """The source describes no plugin."""
+
+
+def _open() -> None:
+    """Runs the source of the room, if there is one: what it describes takes the place of `python/run`."""
+    global _is_open
+    if _is_open or _ROOM[:16] != _MARK:
+        return
+    described, length = (int.from_bytes(_ROOM[at : at + 4], "little") for at in (16, 20))
+    about = json.loads(_ROOM[24 : 24 + described])
+    source, file = _ROOM[24 + described : 24 + described + length].decode(), about["file"]
+    random.seed(os.urandom(32))
+    opcell._OPERATIONS.clear()
+    opcell._JUDGES.clear()
+    opcell._MISSING = "; a source plugin is one file, and has the modules of the runtime"
+    module = types.ModuleType(_MODULE)
+    module.__file__ = file
+    sys.modules[_MODULE] = module
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    exec(compile(source, file, "exec", dont_inherit=True), module.__dict__)
+    if not opcell._OPERATIONS and not opcell._JUDGES:
+        for name, function in list(vars(module).items()):
+            if inspect.isfunction(function) and function.__module__ == _MODULE and not name.startswith("_"):
+                _describe(f"{about['name']}/{_kebab(name)}", name, function)
+    if not opcell._OPERATIONS and not opcell._JUDGES:
+        raise _NoPlugin("it has no public function, and describes no operation with `@operation` or `@judge`")
+    _is_open = True
+
+
+def _describe(id: str, name: str, function: Any) -> None:
+    """Makes an operation of a public function: its docstring is the summary, and its type hints are the schemas."""
+    doc = inspect.getdoc(function) or ""
+    if not doc.strip():
+        raise _NoPlugin(f"the public function `{name}` has no docstring: write one with a summary, or begin its name with `_`")
+    effects = re.search(r"^Effects:[ \t]*(.*?)\.?[ \t]*$", doc, re.MULTILINE)
+    summary = doc if effects is None else doc[: effects.start()] + doc[effects.end() :]
+    opcell.operation(id, effects=effects[1] if effects else "once", summary=summary)(function)
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()).strip("-")
+
+
+def _why(error: BaseException) -> str:
+    """Why a source is no plugin, with the place in it."""
+    file = json.loads(_ROOM[24 : 24 + int.from_bytes(_ROOM[16:20], "little")])["file"]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    line, text = frames[-1].lineno if frames else None, _said(error)
+    if isinstance(error, SyntaxError) and error.filename == file:
+        line, text = error.lineno, f"{type(error).__name__}: {error.msg}"
+    if isinstance(error, _NoPlugin):
+        text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        text += opcell._MISSING
+    place = f", at {file}:{line}: `{linecache.getline(file, line).strip()}`" if line else ""
+    return f"{file}: {_cut(text, MAX_MESSAGE)}{place}"
+
+
+def _opened() -> None:
+    """Runs the source; a host that asks what it offers learns why that fails."""
+    try:
+        _open()
+    except BaseException as error:
+        opcell._log.panicked(_why(error))
+        raise
+
+
+class _Operations(opcell.Operations):
+    def describe(self) -> Any:
+        _opened()
+        return super().describe()
+
+    def invoke(self, id: str, arguments: str, context: Any) -> Any:
+        _opened()
+        return super().invoke(id, arguments, context)
+
+
+class _Judges(opcell.Judges):
+    def describe(self) -> Any:
+        _opened()
+        return super().describe()
+
+    def judge(self, id: str, arguments: str, context: Any) -> Any:
+        _opened()
+        return super().judge(id, arguments, context)
+
+
+opcell.Operations, opcell.Judges = _Operations, _Judges  # type: ignore[misc]

@@ -95,7 +95,7 @@ pub enum PluginCommand {
 
 #[derive(Debug, Args)]
 pub struct Target {
-    /// Name of a plugin of the project, or a `.wasm` or `.js` file.
+    /// Name of a plugin of the project, or a `.wasm`, `.js` or `.py` file.
     #[arg(value_name = "PLUGIN")]
     target: String,
 }
@@ -234,7 +234,7 @@ impl Component {
         Locked::new(digest, bytes, self.surface.manifest.requests()).with_version(version)
     }
 
-    /// A `.wasm` or `.js` file by its path, else a plugin of the project by its name, else any file.
+    /// A `.wasm`, `.js` or `.py` file by its path, else a plugin of the project by its name, else any file.
     fn find(global: &Global, target: &str) -> Result<Self, Failure> {
         let path = Path::new(target);
         if path.extension().is_some_and(|extension| extension == "wasm") || source::is_source(path) {

@@ -21,7 +21,7 @@ use std::{fs, path::Path};
 /// The blocks of a page that no test of pages runs: `sh` (it needs a server, another machine or a tool chain; what it
 /// names is checked against the command line), `text` (what a command printed, a drawing), sources that other tests
 /// build.
-const NOT_RUN: [(&str, &str, usize); 34] = [
+const NOT_RUN: [(&str, &str, usize); 35] = [
     ("architecture.md", "text", 2),
     // Printed by `opcell code types`.
     ("code-mode.md", "ts", 1),
@@ -53,6 +53,7 @@ const NOT_RUN: [(&str, &str, usize); 34] = [
     ("run-python.md", "sh", 1),
     ("server.md", "javascript", 1),
     ("server.md", "sh", 3),
+    ("source-plugins.md", "python", 1),
     ("stores.md", "rust", 1),
     ("stores.md", "sh", 1),
     ("tools.md", "javascript", 1),

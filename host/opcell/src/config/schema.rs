@@ -121,7 +121,7 @@ pub fn schema() -> Value {
             "limits": {"type": "object", "additionalProperties": false, "properties": limits},
             "project-limits": {"type": "object", "additionalProperties": false, "properties": project_limits},
             "plugin": table(&[], json!({
-                "path": text("The component, or a source plugin (`.js`); absent when a plugin folder has it."),
+                "path": text("The component, or a source plugin (`.js`, `.py`); absent when a plugin folder has it."),
                 "source": text("The registry reference of the component, instead of `path`: `oci://HOST/NAME:TAG`, or `@sha256:…`."),
                 "unsigned": flag("Accepts a component without a signature from there."),
                 "dev": flag("Marks a plugin in development: opcell.lock does not hold its digest."),

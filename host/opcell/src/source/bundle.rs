@@ -1,10 +1,22 @@
 //! A source plugin as a component: the JavaScript runtime, with the source and its description as one more segment of
-//! data, and the manifest in its custom section.
+//! data, and the manifest in its custom section; or the runtime for Python, which has room for both in its data.
 //!
-//! The record that the runtime finds them by is in `guest-sdk/javascript-runtime/bundle.h`.
+//! The record that the JavaScript runtime finds them by is in `guest-sdk/javascript-runtime/bundle.h`; that of Python is at
+//! the end of `host/author/runtimes/python/plugin.py`.
+
+use std::ops::Range;
 
 /// The mark of the record; after it, the address of the segment, four bytes that are set, and its length.
 const MARK: &[u8; 16] = b"opcell-bundle-v1";
+
+/// The text that fills the room of the runtime for Python as often as it fits.
+const FILLER: &[u8; 16] = b"opcell-no-source";
+
+/// Bytes of that room: the largest source and its description.
+const ROOM: usize = FILLER.len() * 65_792;
+
+/// The first bytes of a room that has a source; after it, the lengths of the description and of the source.
+const PYTHON_MARK: &[u8; 16] = b"opcell-source-v1";
 
 /// Length of the first bytes of a component and of a module.
 const PREAMBLE: usize = 8;
@@ -34,13 +46,50 @@ pub(super) fn component(runtime: &[u8], bundle: &[u8], manifest: &[u8]) -> Optio
             id => push_section(&mut made, id, section.payload),
         }
     }
+    push_manifest(&mut made, manifest);
+    is_filled.then_some(made)
+}
+
+/// The runtime for Python with a source, its description and a manifest. Returns `None` for bytes that are not this
+/// runtime, or a source that its room does not hold.
+pub(super) fn python_component(runtime: &[u8], description: &str, source: &str, manifest: &[u8]) -> Option<Vec<u8>> {
+    let length = |text: &str| u32::try_from(text.len()).map(u32::to_le_bytes).ok();
+    let lengths = [length(description)?, length(source)?].concat();
+    let record = [PYTHON_MARK, &*lengths, description.as_bytes(), source.as_bytes()].concat();
+    let room = room(runtime)?;
+    let mut filled = runtime.to_vec();
+    filled.get_mut(room)?.get_mut(..record.len())?.copy_from_slice(&record);
+    let mut made = filled.get(..PREAMBLE)?.to_vec();
+    for section in sections(&filled)? {
+        if section.id != CUSTOM || !is_manifest(section.payload) {
+            push_section(&mut made, section.id, section.payload);
+        }
+    }
+    push_manifest(&mut made, manifest);
+    Some(made)
+}
+
+/// The room for a source: the only place with so much of its filler. Looks at a few bytes of every half of its length, since
+/// the runtime is large.
+fn room(bytes: &[u8]) -> Option<Range<usize>> {
+    let is_filler = |at: usize| bytes.get(at..at + FILLER.len()) == Some(FILLER);
+    (0..bytes.len()).step_by(ROOM / 2).find_map(|probe| {
+        let mut start = probe + find(bytes.get(probe..probe + 2 * FILLER.len())?, FILLER)?;
+        while let Some(before) = start.checked_sub(FILLER.len()).filter(|before| is_filler(*before)) {
+            start = before;
+        }
+        let end = start + ROOM;
+        (start..end).step_by(FILLER.len()).all(is_filler).then_some(start..end)
+    })
+}
+
+fn push_manifest(made: &mut Vec<u8>, manifest: &[u8]) {
     let name = opcell_sandbox::manifest::SECTION.as_bytes();
     let mut custom = Vec::with_capacity(name.len() + manifest.len() + 2);
     push_number(&mut custom, name.len() as u64);
     custom.extend_from_slice(name);
     custom.extend_from_slice(manifest);
-    push_section(&mut made, CUSTOM, &custom);
-    is_filled.then_some(made)
+    push_section(made, CUSTOM, &custom);
 }
 
 fn module(module: &[u8], bundle: &[u8]) -> Option<Vec<u8>> {
@@ -167,7 +216,9 @@ fn push_section(into: &mut Vec<u8>, id: u8, payload: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{component, number, push_number, push_signed};
+    use super::{
+        FILLER, PYTHON_MARK, ROOM, component, find, number, push_number, push_section, push_signed, python_component,
+    };
 
     #[test]
     fn numbers_are_written_as_they_are_read() {
@@ -191,6 +242,38 @@ mod tests {
         for bytes in [&b""[..], b"\0asm\x0d\0\x01\0", b"\0asm\x0d\0\x01\0\x01\xff\xff", b"a text of some length"] {
             assert_eq!(component(bytes, b"{}\0\0", b"{}"), None);
         }
+    }
+
+    /// A component with the room of the runtime for Python at this place, and a manifest.
+    fn with_room(before: usize, room: usize) -> Vec<u8> {
+        let data: Vec<u8> = vec![7; before].into_iter().chain(FILLER.iter().copied().cycle().take(room)).collect();
+        let mut made = b"\0asm\x0d\0\x01\0".to_vec();
+        push_section(&mut made, 1, &data);
+        let mut custom = vec![15];
+        custom.extend_from_slice(b"opcell:manifest{\"name\": \"python\"}");
+        push_section(&mut made, 0, &custom);
+        made
+    }
+
+    #[test]
+    fn a_source_in_python_takes_the_room_of_its_runtime_wherever_that_is() {
+        for before in [0, 1, 15, 16, 700_001] {
+            let runtime = with_room(before, ROOM);
+            let made = python_component(&runtime, "{}", "def f(): pass", b"{\"schema\": 1}").unwrap();
+            let at = find(&made, PYTHON_MARK).unwrap();
+            assert_eq!(made[at + 16..at + 24], [2, 0, 0, 0, 13, 0, 0, 0], "{before}");
+            assert_eq!(&made[at + 24..at + 39], b"{}def f(): pass", "{before}");
+            assert_eq!(find(&made, b"\"python\""), None, "the manifest of the runtime");
+            assert!(find(&made, b"opcell:manifest{\"schema\": 1}").is_some());
+            assert_eq!(python_component(&runtime, "{}", "def f(): pass", b"{\"schema\": 1}").unwrap(), made);
+            // What has a source has no room.
+            assert_eq!(python_component(&made, "{}", "", b"{}"), None);
+        }
+        let runtime = with_room(5, ROOM);
+        assert!(python_component(&runtime, "{}", &"#".repeat(1 << 20), b"{}").is_some());
+        assert_eq!(python_component(&runtime, "{}", &"#".repeat(ROOM - 25), b"{}"), None);
+        assert_eq!(python_component(&with_room(5, ROOM - 16), "{}", "", b"{}"), None);
+        assert_eq!(python_component(b"", "{}", "", b"{}"), None);
     }
 
     #[test]

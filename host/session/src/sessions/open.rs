@@ -460,8 +460,8 @@ fn remark(name: &str) -> &'static str {
         "bash" => ". It runs commands outside any sandbox, so the operator must enable it",
         DELEGATE_TOOL => ". This host does not let sessions delegate",
         _ if name.starts_with("skill/") => {
-            ". Scripts of a skill are tools if they are JavaScript (.js) and the project has a table `[skills.NAME]`; a \
-             shell or Python script would run outside of any cell, with the rights of the user"
+            ". Scripts of a skill are tools if they are JavaScript (.js) or Python (.py) and the project has a table \
+             `[skills.NAME]`; a shell script would run outside of any cell, with the rights of the user"
         }
         _ => "",
     }

@@ -17,7 +17,7 @@ pub struct NewArgs {
     /// Language of the plugin.
     #[arg(long, value_name = "LANG", value_parser = LanguageParser)]
     lang: Language,
-    /// Make a source plugin in JavaScript: one file that runs as it is, with nothing to build.
+    /// Make a source plugin in JavaScript or Python: one file that runs as it is, with nothing to build.
     #[arg(long)]
     source: bool,
 }
@@ -40,13 +40,14 @@ impl TypedValueParser for LanguageParser {
 }
 
 pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    if args.source && args.lang != Language::Javascript {
-        let message = format!("`--source` is about JavaScript: a plugin in {} needs a build", args.lang.title());
+    if args.source && !template::has_source_plugins(args.lang) {
+        let message =
+            format!("`--source` is about JavaScript and Python: a plugin in {} needs a build", args.lang.title());
         return Err(Diagnostic::error("new-plugin", message).help("leave out `--source`").into());
     }
     let folder = Path::new(&args.name);
     let written = match args.source {
-        true => template::create_source(folder, &args.name),
+        true => template::create_source(folder, &args.name, args.lang),
         false => template::create(folder, &args.name, args.lang),
     };
     let written = written.map_err(|error| Diagnostic::error("new-plugin", error.to_string()))?;
@@ -58,7 +59,11 @@ pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> 
     let name = &args.name;
     if args.source {
         let invoke = format!("opcell op invoke {name}/greet --args name=Ada");
-        terminal.note(&format!("next:\n  cd {name}\n  opcell plugin test plugin.js && {invoke}"));
+        let (file, install) = match args.lang {
+            Language::Python => ("plugin.py", "\n  opcell code install python"),
+            _ => ("plugin.js", ""),
+        };
+        terminal.note(&format!("next:\n  cd {name}{install}\n  opcell plugin test {file} && {invoke}"));
         return Ok(Exit::Done);
     }
     // A line of its own: it is typed once, and what follows again and again.

@@ -60,7 +60,8 @@ impl Checker<'_> {
             None => found(&folder).into_iter().map(|script| (script, span)).collect(),
         };
         if named.is_empty() {
-            let message = format!("the skill `{}` has no script in JavaScript in its folder `{SCRIPTS}`", skill.name);
+            let message =
+                format!("the skill `{}` has no script in JavaScript or Python in its folder `{SCRIPTS}`", skill.name);
             self.error("no-script", span, message, Some("remove the table".to_owned()));
         }
         let plugin_name = format!("skill.{}", skill.name);
@@ -96,18 +97,18 @@ impl Checker<'_> {
         let (message, help) = match is_plain && folder.join(script).is_file() {
             true => (
                 format!(
-                    "`{script}` of the skill `{}` is not JavaScript: a shell or Python script would run outside of any \
+                    "`{script}` of the skill `{}` is neither JavaScript nor Python: a shell script would run outside of any \
                      cell, with your rights",
                     skill.name
                 ),
-                "leave it out, or write it in JavaScript (.js)".to_owned(),
+                "leave it out, or write it in JavaScript (.js) or Python (.py)".to_owned(),
             ),
             false => {
                 let known = found(folder);
                 let help = did_you_mean(script, known.iter().map(String::as_str));
                 let help = match help {
                     Some(meant) => format!("did you mean `{meant}`?"),
-                    None if known.is_empty() => "it has no script in JavaScript (.js)".to_owned(),
+                    None if known.is_empty() => "it has no script in JavaScript (.js) or Python (.py)".to_owned(),
                     None => format!("its scripts are: {}", known.join(", ")),
                 };
                 (format!("the skill `{}` has no script `{script}` in its folder `{SCRIPTS}`", skill.name), help)
