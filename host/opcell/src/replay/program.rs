@@ -177,8 +177,8 @@ pub fn programs(run: &str, events: &[Recorded], step: Option<&str>) -> Result<Ve
         let place = step.map(|step| format!("step `{step}` of ")).unwrap_or_default();
         let message = format!("{place}run {run} has no record of the calls of a program");
         let help = "runs record those of a session with `code`, and of a step that runs `code/run` or `python/run` with \
-                    tools; for a model's call of `code/run` set `record-host-calls = true` in [plugins.code], and use \
-                    `opcell op replay`";
+                    tools; a model's call of `code/run` is recorded as a call where [plugins.code] sets \
+                    `record-host-calls = true`";
         return Err(Box::new(finding("not-recorded", message).help(help.to_owned())));
     }
     Ok(found)
@@ -230,15 +230,15 @@ fn difference(recorded: Option<&Result<Value, Failure>>, now: &Result<Value, Fai
         }
         _ => false,
     };
-    let shown = |result: Result<Value, &Failure>| match result {
-        Ok(value) => serde_json::Value::from(&value),
+    let shown = |result: Result<&Value, &Failure>| match result {
+        Ok(value) => serde_json::Value::from(value),
         Err(failure) => json!({ "failure": failure }),
     };
     let of_data = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
     (!is_same).then(|| Difference {
         what: "result".to_owned(),
-        recorded: shown(recorded.as_ref().map(Clone::clone)),
-        replayed: shown(now.as_ref().map(of_data)),
+        recorded: shown(recorded.as_ref()),
+        replayed: shown(now.as_ref().map(of_data).as_ref().map_err(|failure| *failure)),
     })
 }
 
