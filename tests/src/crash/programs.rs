@@ -409,7 +409,7 @@ fn is_once(tool: &str) -> bool {
     effects_of(tool) == Effects::Once
 }
 
-/// What a run left, and the faults that no run may have.
+/// The remains of a run, and the faults that no run may have.
 async fn remains(place: &Path) -> Result<(Remains, Vec<String>)> {
     let journal = SqliteJournal::open(place.join("runs.db"))?;
     let run: Arc<str> = RUN.into();
