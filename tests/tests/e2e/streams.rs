@@ -17,10 +17,12 @@ use tokio::{
     sync::{Semaphore, mpsc},
 };
 
-/// A provider that begins every answer and ends none, except to a prompt that says `spend`: once an answer is in
-/// flight, that one is answered at the cost of 1,000 tokens.
+/// A provider that begins every answer and ends none, except to a prompt that says `spend`: once the run has the
+/// beginning of another answer, that one is answered at the cost of 1,000 tokens.
 struct Stalling {
     url: String,
+    /// A permit for each answer whose beginning the run has.
+    begun: Arc<Semaphore>,
     /// An entry for each connection that the other side closed.
     closed: mpsc::UnboundedReceiver<()>,
 }
@@ -31,12 +33,13 @@ impl Stalling {
         let url = format!("http://{}/v1/", listener.local_addr().unwrap());
         let (closes, closed) = mpsc::unbounded_channel();
         let begun = Arc::new(Semaphore::new(0));
+        let known = Arc::clone(&begun);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(BufReader::new(stream), closes.clone(), begun.clone()));
+                tokio::spawn(answer(BufReader::new(stream), closes.clone(), known.clone()));
             }
         });
-        Self { url, closed }
+        Self { url, begun, closed }
     }
 }
 
@@ -63,28 +66,29 @@ async fn answer(mut stream: BufReader<TcpStream>, closes: mpsc::UnboundedSender<
         return;
     }
     stream.write_all(format!("{head}{}{}", delta("half "), delta("an answer")).as_bytes()).await.unwrap();
-    begun.add_permits(1);
     // Nothing more is sent, and nothing more comes but the end.
     let mut rest = [0];
     let _ = stream.read(&mut rest).await;
     let _ = closes.send(());
 }
 
-/// Keeps the pieces of a run, and tells of each.
-struct Pieces(Mutex<Vec<Value>>, Semaphore);
+/// The pieces of a run, with a permit for each beginning of an answer.
+struct Pieces(Mutex<Vec<Value>>, Arc<Semaphore>);
 
 impl RunText for Pieces {
     fn text(&self, _: EffectId, _: &str) {}
 
     fn piece(&self, effect: EffectId, piece: AnswerPiece<'_>) {
-        self.0.lock().unwrap().push(piece.to_value(effect));
-        self.1.add_permits(1);
+        let piece = piece.to_value(effect);
+        let is_beginning = piece.get("text").and_then(Value::as_str).is_some_and(|text| text.contains("answer"));
+        self.0.lock().unwrap().push(piece);
+        self.1.add_permits(usize::from(is_beginning));
     }
 }
 
 impl Pieces {
-    fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::default(), Semaphore::new(0)))
+    fn of(provider: &Stalling) -> Arc<Self> {
+        Arc::new(Self(Mutex::default(), Arc::clone(&provider.begun)))
     }
 
     /// The text, and the number of ends, of the round that was left in the middle.
@@ -127,7 +131,7 @@ async fn limited(document: &str) -> (RunOutcome, Vec<(String, Option<Value>)>, S
     let host = host_of(folder.path(), &provider).await;
     let file = folder.path().join("w.edn");
     fs::write(&file, document).unwrap();
-    let pieces = Pieces::new();
+    let pieces = Pieces::of(&provider);
     let options = RunOptions { sink: Some(pieces.clone()), ..RunOptions::default() };
     let workflow = host.open(file.to_str().unwrap()).unwrap();
     let outcome = host.start_with(&workflow, Value::Null, options).await.unwrap().finished().await.unwrap();
@@ -197,13 +201,10 @@ async fn a_run_that_is_cancelled_ends_its_stream_and_keeps_what_came_of_it() {
     let file = folder.path().join("w.edn");
     let step = session("ask", "Go.", "");
     fs::write(&file, format!("{{:name \"w\" :description \"Waits\" :steps [{step}]}}")).unwrap();
-    let pieces = Pieces::new();
+    let pieces = Pieces::of(&provider);
     let options = RunOptions { sink: Some(pieces.clone()), ..RunOptions::default() };
     let run = host.start_with(&host.open(file.to_str().unwrap()).unwrap(), Value::Null, options).await.unwrap();
-    let text = |piece: &Value| piece.get("text").and_then(Value::as_str).is_some_and(|text| text.contains("answer"));
-    while !pieces.0.lock().unwrap().iter().any(text) {
-        pieces.1.acquire().await.unwrap().forget();
-    }
+    pieces.1.acquire().await.unwrap().forget();
     run.cancel("enough");
     let outcome = run.finished().await.unwrap();
     assert_eq!(outcome.status, Status::Cancelled, "{outcome:?}");

@@ -154,8 +154,13 @@ impl StoreArgs {
         let file = config.journal.as_ref().and_then(|settings| settings.place.file());
         if let Some(path) = file.filter(|path| !path.is_file()) {
             let missing = format!("there is no journal `{}`", path.display());
-            let equals = self.journal.as_ref().map(|_| format!("={}", path.display())).unwrap_or_default();
-            let help = format!("`opcell run --journal{equals} WORKFLOW` creates it; `--journal PATH` chooses another");
+            let help = match &self.journal {
+                Some(_) => format!(
+                    "`opcell run --journal={} WORKFLOW` creates it; `--journal PATH` chooses another",
+                    path.display()
+                ),
+                None => "`opcell run --journal WORKFLOW` creates it; `--journal PATH` chooses another".to_owned(),
+            };
             return Err(Diagnostic::error("no-journal", missing).help(help).into());
         }
         Ok(config)
