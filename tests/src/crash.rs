@@ -15,6 +15,7 @@ pub mod campaign;
 pub mod child;
 mod compare;
 mod deadly;
+mod kills;
 pub mod programs;
 pub mod questions;
 mod recorder;

@@ -1,12 +1,13 @@
 //! Kills, one after the other, on as many processors as there are.
 
 use super::{
-    child::{RUN, Report},
+    child::RUN,
     compare::Remains,
     deadly::{Death, Side},
+    kills::{self, Lives, Subject},
     recorder::{Line, Recorder},
 };
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use opcell_engine::{
     Engine, Message,
     effect::Task,
@@ -18,47 +19,22 @@ use opcell_journal::SqliteJournal;
 use opcell_types::Value;
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
-
-/// Processes that one run may take before it counts as one that never ends.
-pub(super) const MOST_LIVES: usize = 12;
-
-/// The number of times a run may end before its kill comes.
-pub(super) const ATTEMPTS: usize = 20;
-
-/// When a process is killed.
-#[derive(Debug, Clone, Copy)]
-enum Kill {
-    /// By itself, at a write, counted through the undisturbed run's processes: in the `life`th of them.
-    AtWrite { life: usize, death: Death },
-    /// From outside.
-    At { life: usize, after: Duration },
-}
-
-impl Kill {
-    fn sooner(self) -> Self {
-        match self {
-            Self::AtWrite { life, death } => {
-                Self::AtWrite { life, death: Death { write: death.write.saturating_sub(1).max(1), ..death } }
-            }
-            Self::At { life, after } => Self::At { life, after: after / 2 },
-        }
-    }
-}
 
 /// An undisturbed run.
 struct Undisturbed {
     remains: Remains,
-    /// Per process: its writes and how long it lived.
-    lives: Vec<(u64, Duration)>,
+    lives: Lives,
 }
+
+/// The sides of a write: the disk may be full from it on as well.
+const SIDES: [Side; 3] = [Side::Before, Side::After, Side::Full];
 
 /// Kills `kills` runs, reports what differs, and gives the number of runs with a difference.
 ///
@@ -76,15 +52,17 @@ pub fn run(kills: usize, tell: impl Fn(String) + Sync) -> Result<usize> {
     // The first run compiles; its times say nothing.
     field.undisturbed("warm")?;
     let undisturbed = field.undisturbed("undisturbed")?;
-    tell(format!("undisturbed: {:?}", undisturbed.lives));
+    tell(format!("undisturbed: {:?}", undisturbed.lives.0));
     if !undisturbed.remains.broken().is_empty() {
         bail!("the undisturbed run: {}", undisturbed.remains.broken().join("; "));
     }
 
     each(kills, &tell, |number| {
-        let kill = undisturbed.kill(number);
+        let kill = undisturbed.lives.kill(number, &SIDES);
         let title = format!("kill {number}, {kill:?}");
-        (title, field.killed(number, kill, &undisturbed.remains))
+        let place = |attempt| field.place(&format!("kill-{number}-{attempt}"));
+        let faults = |place: &Path, kills| Ok(block_on(Remains::of(place))?.differences(&undisturbed.remains, kills));
+        (title, kills::disturbed(&field, kill, place, faults))
     })
 }
 
@@ -126,29 +104,6 @@ pub(super) fn each(
     }
 }
 
-impl Undisturbed {
-    /// Cycles through every write of every process: before it, after it, and on a disk that is full from then on. Every
-    /// fifth kill comes at a random moment instead.
-    fn kill(&self, number: usize) -> Kill {
-        let lives = self.lives.iter().enumerate();
-        if number % 5 == 4
-            && let Some((life, (_, lasted))) = lives.clone().cycle().nth(number / 5)
-        {
-            // Knuth's multiplicative hash: moments spread over the life, the same in every campaign.
-            let share = u32::try_from(number).unwrap_or(u32::MAX).wrapping_mul(2_654_435_761) >> 16;
-            return Kill::At { life, after: lasted.mul_f64(f64::from(share) / f64::from(u16::MAX)) };
-        }
-        let sides = [Side::Before, Side::After, Side::Full];
-        let mut moments = lives.flat_map(|(life, (writes, _))| {
-            (1..=*writes).flat_map(move |write| sides.map(|side| Kill::AtWrite { life, death: Death { write, side } }))
-        });
-        let all = moments.clone().count().max(1);
-        // Those in between were random.
-        let turn = number - number / 5;
-        moments.nth(turn % all).unwrap_or(Kill::At { life: 0, after: Duration::ZERO })
-    }
-}
-
 /// The store and the documents of the campaign.
 struct Field<'a> {
     directory: &'a Path,
@@ -164,69 +119,20 @@ impl Field<'_> {
 
     fn undisturbed(&self, name: &str) -> Result<Undisturbed> {
         let place = self.place(name)?;
-        let mut lives = Vec::new();
-        loop {
-            let started = Instant::now();
-            let Some(report) = self.live(&place, None, None)? else { bail!("it died, and was not killed") };
-            lives.push((report.writes, started.elapsed()));
-            if report.ended {
-                return Ok(Undisturbed { remains: block_on(Remains::of(&place))?, lives });
-            }
-            block_on(help(&place))?;
-        }
+        let lives = kills::undisturbed(self, &place)?;
+        Ok(Undisturbed { remains: block_on(Remains::of(&place))?, lives })
     }
+}
 
-    /// The differences of a run that was killed indeed: one that was faster than the kill is killed sooner.
-    fn killed(&self, number: usize, mut kill: Kill, undisturbed: &Remains) -> Result<Vec<String>> {
-        for attempt in 0..ATTEMPTS {
-            if let Some(differences) = self.disturbed(&format!("kill-{number}-{attempt}"), kill, undisturbed)? {
-                return Ok(differences);
-            }
-            kill = kill.sooner();
-        }
-        bail!("the run always ends before it is killed")
-    }
-
-    /// `None` when the run had ended before the kill came.
-    fn disturbed(&self, name: &str, kill: Kill, undisturbed: &Remains) -> Result<Option<Vec<String>>> {
-        let place = self.place(name)?;
-        let mut kills = 0;
-        for life in 0..MOST_LIVES {
-            let (death, after) = match kill {
-                Kill::AtWrite { life: at, death } if at == life => (Some(death), None),
-                Kill::At { life: at, after } if at == life => (None, Some(after)),
-                _ => (None, None),
-            };
-            match self.live(&place, death, after)? {
-                None => kills += 1,
-                Some(report) if report.ended => {
-                    let found = block_on(Remains::of(&place))?.differences(undisturbed, kills);
-                    if found.is_empty() {
-                        std::fs::remove_dir_all(&place)?;
-                    }
-                    return Ok((kills > 0 || !found.is_empty()).then_some(found));
-                }
-                Some(_) => block_on(help(&place))?,
-            }
-        }
-        Ok(Some(vec![format!("the run has not ended after {MOST_LIVES} processes")]))
-    }
-
-    /// One process; `None` when it was killed.
-    fn live(&self, place: &Path, death: Option<Death>, after: Option<Duration>) -> Result<Option<Report>> {
+impl Subject for Field<'_> {
+    fn process(&self, place: &Path, death: Option<Death>) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("child").arg(place).arg(self.cache).args(death.map(|death| death.to_string()));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        if let Some(after) = after {
-            thread::sleep(after);
-            child.kill()?;
-        }
-        let output = child.wait_with_output()?;
-        match output.status.code() {
-            Some(0) => Ok(Some(serde_json::from_slice(&output.stdout).context("a child's report")?)),
-            Some(code) => bail!("a child ended with {code}: {}", String::from_utf8_lossy(&output.stderr)),
-            None => Ok(None),
-        }
+        Ok(command)
+    }
+
+    fn help(&self, place: &Path) -> Result<()> {
+        block_on(help(place))
     }
 }
 

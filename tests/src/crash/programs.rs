@@ -8,10 +8,11 @@
 //! key and the same random number. Nothing was done before its request was durable, or after its answer was.
 
 use super::{
-    campaign::{self, ATTEMPTS, MOST_LIVES, block_on},
+    campaign::{self, block_on},
     child::{RUN, Report, taken},
     compare,
     deadly::{Deadly, Death, Side},
+    kills::{self, Lives, Subject},
     recorder::{Deed, Line, Recorder},
 };
 use anyhow::{Context as _, Result, bail, ensure};
@@ -32,14 +33,12 @@ use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::{Arc, atomic::Ordering},
-    thread,
-    time::{Duration, Instant},
 };
 
-/// A process that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// The sides of a write.
+const SIDES: [Side; 2] = [Side::Before, Side::After];
 
 /// The tools of the session, and the effect of repeating a call of each.
 const TOOLS: [(&str, Effects); 5] = [
@@ -65,8 +64,7 @@ struct Scenario {
     language: &'static str,
     source: &'static str,
     remains: Remains,
-    /// Per process: its writes and how long it lived.
-    lives: Vec<(u64, Duration)>,
+    lives: Lives,
 }
 
 /// The end of a run: what does not depend on where it was interrupted.
@@ -81,26 +79,6 @@ struct Remains {
     answers: BTreeMap<String, usize>,
     /// The questions that people answered.
     answered: usize,
-}
-
-/// When a process is killed.
-#[derive(Debug, Clone, Copy)]
-enum Kill {
-    /// By itself, at a write of the `life`th process.
-    AtWrite { life: usize, death: Death },
-    /// From outside.
-    At { life: usize, after: Duration },
-}
-
-impl Kill {
-    fn sooner(self) -> Self {
-        match self {
-            Self::AtWrite { life, death } => {
-                Self::AtWrite { life, death: Death { write: death.write.saturating_sub(1).max(1), ..death } }
-            }
-            Self::At { life, after } => Self::At { life, after: after / 2 },
-        }
-    }
 }
 
 /// Kills `kills` times, reports what differs, and returns the number of runs with a difference. `python` is the runtime
@@ -121,64 +99,51 @@ pub fn run(kills: usize, python: Option<&Path>, tell: impl Fn(String) + Sync) ->
         }
         None => tell("no runtime for Python is installed: its programs are left out".to_owned()),
     }
-    let field = Field { directory: directory.path(), cache: &cache };
+    let field = |language, source| Field { directory: directory.path(), cache: &cache, language, source };
     let mut scenarios = Vec::new();
     for (what, javascript, in_python) in PROGRAMS {
         let with_python = python.map(|_| ("python", in_python));
         for (language, source) in [("javascript", javascript)].into_iter().chain(with_python) {
             let title = format!("{what} in {language}");
             // The first run compiles; its times say nothing.
-            let _ = field.undisturbed(&format!("warm-{what}-{language}"), language, source).context(title.clone())?;
-            let (remains, lives) = field.undisturbed(&format!("{what}-{language}"), language, source)?;
-            tell(format!("undisturbed: {title}: {lives:?}: {}", remains.outcome));
+            let field = field(language, source);
+            let _ = field.undisturbed(&format!("warm-{what}-{language}")).context(title.clone())?;
+            let (remains, lives) = field.undisturbed(&format!("{what}-{language}"))?;
+            tell(format!("undisturbed: {title}: {:?}: {}", lives.0, remains.outcome));
             scenarios.push(Scenario { title, language, source, remains, lives });
         }
     }
-    let moments: usize = scenarios.iter().map(|scenario| scenario.deaths().count()).sum();
+    let moments: usize = scenarios.iter().map(|scenario| scenario.lives.moments(&SIDES).count()).sum();
     tell(format!("{moments} moments before and after a write"));
     campaign::each(kills, &tell, |number| {
         let Some(scenario) = scenarios.get(number % scenarios.len().max(1)) else { return (String::new(), Ok(vec![])) };
-        let kill = scenario.kill(number / scenarios.len().max(1));
+        let kill = scenario.lives.kill(number / scenarios.len().max(1), &SIDES);
         let title = format!("kill {number}, {}, {kill:?}", scenario.title);
-        (title, field.killed(number, kill, scenario))
+        let field = field(scenario.language, scenario.source);
+        let place = |attempt| field.place(&format!("kill-{number}-{attempt}"));
+        let faults = |place: &Path, _| {
+            let (remains, mut found) = block_on(remains(place))?;
+            found.extend(differences(&remains, &scenario.remains));
+            Ok(found)
+        };
+        (title, kills::disturbed(&field, kill, place, faults))
     })
 }
 
-impl Scenario {
-    /// Every write of every process, before it and after it.
-    fn deaths(&self) -> impl Iterator<Item = Kill> {
-        self.lives.iter().enumerate().flat_map(|(life, (writes, _))| {
-            let at = move |write, side| Kill::AtWrite { life, death: Death { write, side } };
-            (1..=*writes).flat_map(move |write| [Side::Before, Side::After].map(|side| at(write, side)))
-        })
-    }
-
-    /// Cycles through all deaths; every fifth kill comes at a random moment instead.
-    fn kill(&self, turn: usize) -> Kill {
-        let count = self.deaths().count().max(1);
-        let at_write = || self.deaths().nth((turn - turn / 5) % count);
-        let random = || {
-            let (life, (_, lasted)) = self.lives.iter().enumerate().cycle().nth(turn / 5)?;
-            // Knuth's multiplicative hash: moments spread over the life, the same in every campaign.
-            let share = u32::try_from(turn).unwrap_or(u32::MAX).wrapping_mul(2_654_435_761) >> 16;
-            Some(Kill::At { life, after: lasted.mul_f64(f64::from(share) / f64::from(u16::MAX)) })
-        };
-        let kill = if turn % 5 == 4 { random() } else { at_write() };
-        kill.unwrap_or(Kill::At { life: 0, after: Duration::ZERO })
-    }
-}
-
+/// A program in the place of the campaign.
 struct Field<'a> {
     directory: &'a Path,
     cache: &'a Path,
+    language: &'static str,
+    source: &'static str,
 }
 
 impl Field<'_> {
-    /// The folder of a run whose model writes this program.
-    fn place(&self, name: &str, source: &str) -> Result<PathBuf> {
+    /// The folder of a run whose model writes the program.
+    fn place(&self, name: &str) -> Result<PathBuf> {
         let place = self.directory.join(name);
         std::fs::create_dir(&place)?;
-        let call = json!({"name": "run_code", "arguments": {"source": source}});
+        let call = json!({"name": "run_code", "arguments": {"source": self.source}});
         let script = json!({"version": 1, "order": "any", "turns": [
             {"when": {"round": 0}, "tool-calls": [call]}, {"when": {"round": 1}, "repeat": true, "text": "Done."},
         ]});
@@ -186,91 +151,25 @@ impl Field<'_> {
         Ok(place)
     }
 
-    fn undisturbed(&self, name: &str, language: &str, source: &str) -> Result<(Remains, Vec<(u64, Duration)>)> {
-        let place = self.place(name, source)?;
-        let mut lives = Vec::new();
-        for _ in 0..MOST_LIVES {
-            let started = Instant::now();
-            let Some(report) = self.live(&place, language, None, None)? else { bail!("it died, and was not killed") };
-            lives.push((report.writes, started.elapsed()));
-            if report.ended {
-                let (remains, faults) = block_on(remains(&place))?;
-                ensure!(faults.is_empty(), "the undisturbed run: {}", faults.join("; "));
-                return Ok((remains, lives));
-            }
-            block_on(help(&place))?;
-        }
-        bail!("the undisturbed run has not ended after {MOST_LIVES} processes")
+    fn undisturbed(&self, name: &str) -> Result<(Remains, Lives)> {
+        let place = self.place(name)?;
+        let lives = kills::undisturbed(self, &place)?;
+        let (remains, faults) = block_on(remains(&place))?;
+        ensure!(faults.is_empty(), "the undisturbed run: {}", faults.join("; "));
+        Ok((remains, lives))
     }
+}
 
-    /// The differences of a run that was killed indeed: one that was faster than the kill is killed sooner.
-    fn killed(&self, number: usize, mut kill: Kill, scenario: &Scenario) -> Result<Vec<String>> {
-        for attempt in 0..ATTEMPTS {
-            if let Some(differences) = self.disturbed(&format!("kill-{number}-{attempt}"), kill, scenario)? {
-                return Ok(differences);
-            }
-            kill = kill.sooner();
-        }
-        bail!("the run always ends before it is killed")
-    }
-
-    /// `None` when the run had ended before the kill came.
-    fn disturbed(&self, name: &str, kill: Kill, scenario: &Scenario) -> Result<Option<Vec<String>>> {
-        let place = self.place(name, scenario.source)?;
-        let mut kills = 0;
-        for life in 0..MOST_LIVES {
-            let (death, after) = match kill {
-                Kill::AtWrite { life: at, death } if at == life => (Some(death), None),
-                Kill::At { life: at, after } if at == life => (None, Some(after)),
-                _ => (None, None),
-            };
-            match self.live(&place, scenario.language, death, after)? {
-                None => kills += 1,
-                Some(report) if report.ended => {
-                    let (remains, mut found) = block_on(remains(&place))?;
-                    found.extend(differences(&remains, &scenario.remains));
-                    if found.is_empty() {
-                        std::fs::remove_dir_all(&place)?;
-                    }
-                    return Ok((kills > 0 || !found.is_empty()).then_some(found));
-                }
-                Some(_) => block_on(help(&place))?,
-            }
-        }
-        Ok(Some(vec![format!("the run has not ended after {MOST_LIVES} processes")]))
-    }
-
-    /// One process; `None` when it was killed.
-    fn live(
-        &self,
-        place: &Path,
-        language: &str,
-        death: Option<Death>,
-        after: Option<Duration>,
-    ) -> Result<Option<Report>> {
+impl Subject for Field<'_> {
+    fn process(&self, place: &Path, death: Option<Death>) -> Result<Command> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("program").arg(place).arg(self.cache).arg(language).args(death.map(|death| death.to_string()));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        let began = Instant::now();
-        // A report fits into a pipe: the child never waits for its reader.
-        while child.try_wait()?.is_none() {
-            if after.is_some_and(|after| began.elapsed() >= after) {
-                child.kill()?;
-                break;
-            }
-            if began.elapsed() > PATIENCE {
-                child.kill()?;
-                child.wait()?;
-                bail!("a process hangs");
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        let output = child.wait_with_output()?;
-        match output.status.code() {
-            Some(0) => Ok(Some(serde_json::from_slice(&output.stdout).context("a child's report")?)),
-            Some(code) => bail!("a child ended with {code}: {}", String::from_utf8_lossy(&output.stderr)),
-            None => Ok(None),
-        }
+        command.arg("program").arg(place).arg(self.cache).arg(self.language);
+        command.args(death.map(|death| death.to_string()));
+        Ok(command)
+    }
+
+    fn help(&self, place: &Path) -> Result<()> {
+        block_on(help(place))
     }
 }
 

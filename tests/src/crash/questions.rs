@@ -7,14 +7,15 @@
 //! contradicts; and each call was made at most once, only as its answer says, and not before that answer was durable.
 
 use super::{
-    campaign::{self, ATTEMPTS, MOST_LIVES, block_on},
+    campaign::{self, block_on},
     child::{RUN, Report, taken},
     compare,
     deadly::{Deadly, Death, Side},
+    kills::{ATTEMPTS, MOST_LIVES, report},
     recorder::{Line, Recorder},
 };
 use crate::journey::World;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use opcell_engine::{
     Engine, Event, Message, Program, RunError, Status,
     event::{CallAnswer, EffectId, Recorded, Request},
@@ -26,7 +27,7 @@ use opcell_types::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -203,7 +204,7 @@ impl Field<'_> {
                 thread::sleep(LOOK);
             }
             ensure!(began.elapsed() < PATIENCE, "the driver hangs");
-            match report(driver.wait_with_output()?)? {
+            match report(&driver.wait_with_output()?)? {
                 None => killed = true,
                 Some(report) => {
                     lives.push((report.writes, began.elapsed()));
@@ -223,15 +224,6 @@ fn process(place: &Path, role: &[&str], how: &str, death: Option<Death>) -> Resu
     let mut command = Command::new(std::env::current_exe()?);
     command.args(role).arg(place).arg(how).args(death.map(|death| death.to_string()));
     Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
-}
-
-/// The report of a process; `None` when it was killed.
-fn report(output: Output) -> Result<Option<Report>> {
-    match output.status.code() {
-        Some(0) => Ok(Some(serde_json::from_slice(&output.stdout).context("a process's report")?)),
-        Some(code) => bail!("a process ended with {code}: {}", String::from_utf8_lossy(&output.stderr)),
-        None => Ok(None),
-    }
 }
 
 /// Those who answer.
@@ -262,13 +254,13 @@ impl<'a> People<'a> {
                 Contrary::AtOnce => Some(process(self.place, &["answer"], "second", None)?),
                 _ => None,
             };
-            self.killed |= report(first.wait_with_output()?)?.is_none();
+            self.killed |= report(&first.wait_with_output()?)?.is_none();
             let second = match self.contrary {
                 Contrary::After => Some(process(self.place, &["answer"], "second", None)?),
                 _ => at_once,
             };
             if let Some(second) = second {
-                report(second.wait_with_output()?)?;
+                report(&second.wait_with_output()?)?;
             }
         }
         Ok(())
