@@ -205,6 +205,22 @@ impl From<Reply<Value>> for EndedCall {
     }
 }
 
+impl Shared {
+    fn of(
+        known: &InnerCalls,
+        (effect, key): (EffectId, Arc<str>),
+        timeline: Timeline,
+        limits: ValueLimits,
+        (events, timer): (mpsc::UnboundedSender<InnerEvents>, Arc<dyn Timer>),
+    ) -> Self {
+        let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
+        // Cells that make one call after another never say that they wait for it.
+        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
+        let is_closed = false;
+        Self { effect, key, recorded, approvals, timeline, limits, is_closed, progress, events, timer }
+    }
+}
+
 impl InnerJournal {
     pub(crate) fn new(
         effect: EffectId,
@@ -214,22 +230,7 @@ impl InnerJournal {
         (events, timer): (mpsc::UnboundedSender<InnerEvents>, Arc<dyn Timer>),
     ) -> Self {
         let timeline = Timeline::new(known.seed.to_bytes(), known.clocks());
-        let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
-        // Cells that make one call after another never say that they wait for it.
-        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
-        let is_closed = false;
-        Self(Arc::new(Shared {
-            effect,
-            key,
-            recorded,
-            approvals,
-            timeline,
-            limits,
-            is_closed,
-            progress,
-            events,
-            timer,
-        }))
+        Self(Arc::new(Shared::of(known, (effect, key), timeline, limits, (events, timer))))
     }
 
     /// The journal of a cell that belongs to no run.
@@ -239,46 +240,19 @@ impl InnerJournal {
         limits: ValueLimits,
         (events, timer): (mpsc::UnboundedSender<InnerEvents>, Arc<dyn Timer>),
     ) -> Self {
-        let (recorded, approvals) = (known.calls.clone(), known.approvals.clone());
-        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
-        let (effect, key, is_closed) = (EffectId(0), Arc::from(""), false);
-        Self(Arc::new(Shared {
-            effect,
-            key,
-            recorded,
-            approvals,
-            timeline,
-            limits,
-            is_closed,
-            progress,
-            events,
-            timer,
-        }))
+        Self(Arc::new(Shared::of(known, (EffectId(0), "".into()), timeline, limits, (events, timer))))
     }
 
     /// The journal of a cell that calls nothing: each of its calls has the recorded answer, or fails as diverged.
     pub(crate) fn closed(known: &InnerCalls) -> Self {
         // No driver listens: nothing is recorded.
-        let (events, timer) = (mpsc::unbounded_channel().0, Arc::new(SystemTimer) as _);
+        let ports = (mpsc::unbounded_channel().0, Arc::new(SystemTimer) as _);
         let timeline = Timeline::new(known.seed.to_bytes(), known.clocks());
-        let (mut recorded, approvals) = (known.calls.clone(), known.approvals.clone());
+        let mut shared = Shared::of(known, (EffectId(0), "".into()), timeline, ValueLimits::default(), ports);
         // What the calls touched then is touched no more.
-        recorded.iter_mut().filter_map(|call| call.reply.as_mut()).for_each(|reply| reply.receipt = None);
-        let progress = Mutex::new(Progress { awaited: Some(1), ..Progress::default() });
-        let (effect, key, limits) = (EffectId(0), Arc::from(""), ValueLimits::default());
-        let is_closed = true;
-        Self(Arc::new(Shared {
-            effect,
-            key,
-            recorded,
-            approvals,
-            timeline,
-            limits,
-            is_closed,
-            progress,
-            events,
-            timer,
-        }))
+        shared.recorded.iter_mut().filter_map(|call| call.reply.as_mut()).for_each(|reply| reply.receipt = None);
+        shared.is_closed = true;
+        Self(Arc::new(shared))
     }
 
     /// The randomness and the clocks of the cell.
