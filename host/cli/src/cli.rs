@@ -327,8 +327,8 @@ enum Exit {
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let invalid = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    // What follows it is taken for the first argument: the surplus one is that word, or the next that is none of an
-    // option.
+    // The word after `--journal` was taken for an argument. The surplus argument is that word, or the first one after it
+    // that is not an option.
     let surplus = |rest: &[String]| rest.iter().find(|word| !word.starts_with('-')) == invalid.as_ref();
     let follows = |at: &usize| match words.get(*at..).unwrap_or_default() {
         [option, value, rest @ ..] => option == "--journal" && (Some(value) == invalid.as_ref() || surplus(rest)),

@@ -301,7 +301,7 @@ async fn expiry(file: &Path) -> Option<jiff::Timestamp> {
     crate::certificate::valid_until(&tokio::fs::read_to_string(file).await.ok()?)
 }
 
-/// Says in the words of the files why they cannot be used: the library's are those of a handshake.
+/// The reason for which the files cannot be used, in terms of the files: the library speaks of a handshake.
 fn unusable(error: io::Error) -> io::Error {
     let library = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     io::Error::other(match library {

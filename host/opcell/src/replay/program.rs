@@ -123,8 +123,12 @@ fn is_cut(receipt: &Receipt) -> bool {
     receipt.get("truncated").is_some()
 }
 
+/// The result of a program in the data of its call.
+fn result(data: &Value) -> Value {
+    data.get("result").cloned().unwrap_or(Value::Null)
+}
+
 fn result_of(reply: &EffectReply) -> Option<Result<Value, Failure>> {
-    let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
     match reply {
         EffectReply::Invoke(reply) => {
             Some(reply.result.as_ref().map(|success| result(&success.data)).map_err(Clone::clone))
@@ -222,7 +226,7 @@ fn difference(recorded: Option<&Result<Value, Failure>>, now: &Result<Value, Fai
     let diverged = |result: &Result<Value, Failure>| matches!(result, Err(failure) if &*failure.reason == "diverged");
     let recorded = recorded.filter(|recorded| !diverged(recorded) && !diverged(now))?;
     let is_same = match (recorded, now) {
-        (Ok(recorded), Ok(data)) => *recorded == data.get("result").cloned().unwrap_or(Value::Null),
+        (Ok(recorded), Ok(data)) => *recorded == result(data),
         (Err(recorded), Err(now)) => {
             // The failure that a model reads has the end of the log as well.
             let rest = recorded.message.strip_prefix(now.message.as_str());
@@ -234,11 +238,10 @@ fn difference(recorded: Option<&Result<Value, Failure>>, now: &Result<Value, Fai
         Ok(value) => serde_json::Value::from(value),
         Err(failure) => json!({ "failure": failure }),
     };
-    let of_data = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
     (!is_same).then(|| Difference {
         what: "result".to_owned(),
         recorded: shown(recorded.as_ref()),
-        replayed: shown(now.as_ref().map(of_data).as_ref().map_err(|failure| *failure)),
+        replayed: shown(now.as_ref().map(result).as_ref().map_err(|failure| *failure)),
     })
 }
 

@@ -42,7 +42,7 @@ impl TypedValueParser for LanguageParser {
 pub(super) fn new(args: &NewArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     if args.source && !template::has_source_plugins(args.lang) {
         let message =
-            format!("`--source` is about JavaScript and Python: a plugin in {} needs a build", args.lang.title());
+            format!("`--source` takes JavaScript and Python: a plugin in {} needs a build", args.lang.title());
         return Err(Diagnostic::error("new-plugin", message).help("leave out `--source`").into());
     }
     let folder = Path::new(&args.name);
