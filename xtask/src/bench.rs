@@ -36,6 +36,9 @@ usage: cargo xtask bench [CRITERION ARGUMENTS]   the criterion suites
        cargo xtask bench --program-tokens [FILE.json…]
                                                  declarations of tools beside their JSON, and five tasks by tools and by
                                                  programs; each file is the answer of `tools/list` of a server
+       cargo xtask bench --three-steps [--only NAME,…] [--rounds N] [--samples N] [--batch N] [--json]
+                                                 three durable steps over HTTP in Opcell, Restate and DBOS, which come from
+                                                 npm; needs PostgreSQL for two of the rows
        cargo xtask bench --instructions [--release]
                                                  instructions of the hot paths, against their budgets; needs valgrind;
                                                  built as the tests are, or optimised
@@ -86,6 +89,7 @@ pub fn bench(rest: &[String]) -> Result<()> {
         ["--server", rest @ ..] => server(rest),
         ["--programs", rest @ ..] => model_programs(rest),
         ["--program-tokens", rest @ ..] => program_tokens(rest),
+        ["--three-steps", rest @ ..] => three_steps(rest),
         ["--instructions"] => instructions(false, None),
         ["--instructions", "--release"] => instructions(true, None),
         ["--instructions", "--save", reason] if !reason.trim().is_empty() => instructions(false, Some(reason)),
@@ -204,6 +208,21 @@ fn model_programs(rest: &[&str]) -> Result<()> {
         eprintln!("bench: the runtime for Python is not built anew: {error:#}");
     }
     run(&mut command)
+}
+
+/// Three durable steps over HTTP, beside other durable engines in one run.
+fn three_steps(rest: &[&str]) -> Result<()> {
+    let programs = programs()?;
+    let folder = target_directory()?.join("three-steps");
+    fs::create_dir_all(&folder)?;
+    for file in fs::read_dir(root().join("benches/three-steps"))? {
+        let file = file?;
+        fs::copy(file.path(), folder.join(file.file_name()))?;
+    }
+    run(Command::new("npm").args(["install", "--no-audit", "--no-fund", "--silent"]).current_dir(&folder))?;
+    let mut harness = Command::new("node");
+    harness.arg("harness.mjs").arg("--opcell").arg(programs.join("opcell")).args(rest);
+    run(harness.current_dir(&folder))
 }
 
 /// The bytes that a model reads, with tools and with programs.

@@ -41,23 +41,27 @@ pub async fn runs(setting: &Setting) -> Result<Vec<Curve>> {
     let mut claim = curve("finding a run that can continue, and taking it", "ms");
     let mut resume = curve("`opcell runs resume`", "ms");
     let folder = setting.folder()?;
-    fs::write(folder.path().join("one.edn"), ONE)?;
-    fs::write(folder.path().join("waits.edn"), WAITS)?;
-    fs::write(folder.path().join("opcell.toml"), "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n")?;
-    let journal = folder.path().join("runs.db");
-    let mut there = 0;
+    // Beside the project: a journal within it that another program made is one that came with it.
+    let (project, journal) = (folder.path().join("project"), folder.path().join("runs.db"));
+    fs::create_dir(&project)?;
+    fs::write(project.join("one.edn"), ONE)?;
+    fs::write(project.join("waits.edn"), WAITS)?;
+    fs::write(project.join("opcell.toml"), "workflows = [\".\"]\n")?;
+    let there = format!("--journal={}", journal.display());
+    let opcell = |words: &[&str]| opcell(setting, &project, &[words, &[there.as_str()]].concat());
+    let mut filled = 0;
     for size in setting.sizes(1_000, 1_000_000) {
-        fill(&journal, size - there).await?;
-        there = size;
-        let (ms, mb) = least(&mut opcell(setting, folder.path(), &["runs", "list", "--limit", "20"]))?;
+        fill(&journal, size - filled).await?;
+        filled = size;
+        let (ms, mb) = least(&mut opcell(&["runs", "list", "--limit", "20"]))?;
         list.add(size, ms);
         memory.add(size, mb);
-        start.add(size, least(&mut opcell(setting, folder.path(), &["run", "one", "--input", "[1,2]"]))?.0);
+        start.add(size, least(&mut opcell(&["run", "one", "--input", "[1,2]"]))?.0);
         let (mut claims, mut resumes) = (Duration::MAX, Duration::MAX);
         for number in 0..WAITING {
             let run = format!("waits-{size}-{number}");
             let command = |words: &[&str], code: i32| {
-                let mut command = opcell(setting, folder.path(), words);
+                let mut command = opcell(words);
                 let began = Instant::now();
                 let output = command.output()?;
                 let problem = || format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
