@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 
+#[path = "architecture/command.rs"]
+mod command;
+
 use serde_json::Value as Json;
 use std::{
     collections::{BTreeMap, BTreeSet},

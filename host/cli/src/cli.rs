@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 3 the run is suspended.
 
 mod approve;
+mod args;
 mod audit;
 mod bench;
 mod chat;
@@ -10,25 +11,32 @@ mod check;
 mod code;
 mod compile;
 mod complete;
+mod completions;
+mod consent;
+mod conversation;
 mod doctor;
 mod explain;
+mod failure;
 mod fill;
 mod follow;
 mod follow_up;
 mod graph;
 mod init;
 mod input;
+mod journal;
 mod key;
+mod lines;
 mod live;
-mod manual;
-#[cfg(feature = "server")]
+mod man;
 mod mcp;
 mod missing;
 mod new;
+mod new_file;
 mod op;
 mod passing;
 mod plugin;
 mod progress;
+mod project;
 mod prompt;
 mod reasons;
 mod receipts;
@@ -54,23 +62,16 @@ mod trust;
 mod units;
 mod worker;
 
+use args::Global;
 use clap::{
-    Args, Parser, Subcommand,
+    CommandFactory as _, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
-use opcell::{
-    config::{Config, lock::Lock},
-    consent,
-    host::{Host, HostBuilder, HostError, NewPermissions, StartError, UnusablePlugins},
-    library::{folders_of_project, folders_of_user},
-    report::Rejected,
-};
-use opcell_engine::RunError;
-use opcell_ir::Diagnostic;
-use opcell_journal::JournalError;
-use opcell_types::files::leads_out;
-use std::{path::PathBuf, process::ExitCode, time::Duration};
-use terminal::{Color, LogFormat, LogLevel, Terminal};
+use failure::{Exit, Failure};
+use opcell::report::Rejected;
+use project::{host, host_with, warn_of_skills};
+use std::{process::ExitCode, time::Duration};
+use terminal::Terminal;
 
 /// The end of the help.
 const READ_ON: &str = "`opcell init --example notes` makes a project that runs as it is. `opcell explain CODE` says what an \
@@ -84,43 +85,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// Options of every command.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Options of every command")]
-struct Global {
-    /// Project file; by default `opcell.toml` in this directory or the nearest one above.
-    #[arg(long, global = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Withdraw a grant of the project file for this command: `PLUGIN:KIND[:NAME]`, such as `repo:files`.
-    #[arg(long, global = true, value_name = "GRANT")]
-    without_grant: Vec<String>,
-    /// Allow what the project asks for, for this command, if its list has this digest (see `opcell trust --show`).
-    /// OPCELL_TRUST does the same for several digests, separated by spaces.
-    #[arg(long, global = true, value_name = "DIGEST")]
-    trust: Vec<String>,
-    /// Load only plugins that `opcell.lock` holds with their digest, and do not write it: for CI.
-    #[arg(long, global = true)]
-    locked: bool,
-    /// Print results as JSON.
-    #[arg(long, global = true)]
-    json: bool,
-    /// Print results and errors only.
-    #[arg(long, short, global = true)]
-    quiet: bool,
-    /// Print every call of a plugin or a tool, even if there were many.
-    #[arg(long, short, global = true, conflicts_with = "quiet")]
-    verbose: bool,
-    /// Level of the log on stderr; RUST_LOG is more precise, such as `warn,opcell_engine=debug`.
-    #[arg(long, global = true, value_name = "LEVEL")]
-    log_level: Option<LogLevel>,
-    /// Format of the log.
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
-    /// Use of colours. `auto`: on a terminal, unless `NO_COLOR` is set.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    color: Color,
 }
 
 #[derive(Debug, Subcommand)]
@@ -180,7 +144,7 @@ enum Command {
     /// Inspect the MCP servers of the project.
     #[cfg(not(feature = "server"))]
     #[command(subcommand)]
-    Mcp(tools::McpCommand),
+    Mcp(mcp::McpCommand),
     /// Serve the HTTP API, and drive the runs of its journal.
     #[cfg(feature = "server")]
     Serve(serve::ServeArgs),
@@ -199,128 +163,14 @@ enum Command {
     /// Explain an error code: its meaning, the messages that it comes with, and what to do.
     Explain(explain::ExplainArgs),
     /// Print a completion script for a shell.
-    Completions(manual::CompletionsArgs),
+    Completions(completions::CompletionsArgs),
     /// Print the manual page, or write the pages of every command into a folder.
-    Man(manual::ManArgs),
+    Man(man::ManArgs),
     /// Measure what isolation costs on this machine: one operation natively, in the bare engine, in a cell, in a
     /// process.
     Bench(bench::BenchArgs),
     /// Run the built-in hostile plugins against this build and report what contained each.
     Selftest(selftest::SelftestArgs),
-}
-
-/// Why a command did not do its work.
-#[derive(Debug)]
-enum Failure {
-    /// The input was wrong.
-    Input(Rejected),
-    /// Everything else: a pipe that broke, a thread that did not start.
-    Other(anyhow::Error),
-}
-
-impl From<Rejected> for Failure {
-    fn from(rejected: Rejected) -> Self {
-        Self::Input(rejected)
-    }
-}
-
-impl From<Diagnostic> for Failure {
-    fn from(diagnostic: Diagnostic) -> Self {
-        Self::Input(Rejected::plain(diagnostic))
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        Self::Other(error.into())
-    }
-}
-
-impl From<HostError> for Failure {
-    fn from(error: HostError) -> Self {
-        match error {
-            HostError::Rejected(rejected) => Self::Input(rejected),
-            HostError::Sandbox(error) => Self::Other(error.into()),
-            HostError::Plugin(error) => Self::Input(error.to_rejected()),
-            HostError::Journal(error) => error.into(),
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::Rejected(rejected) => Self::Input(rejected),
-            StartError::Run(error) => error.into(),
-            other => Self::Other(other.into()),
-        }
-    }
-}
-
-impl From<RunError> for Failure {
-    /// Maps an error that the operator can correct to wrong input; a failure of the storage is not.
-    fn from(error: RunError) -> Self {
-        let found = Diagnostic::error(error.kind(), error.to_string());
-        match error {
-            RunError::AlreadyAnswered { ref run, .. } => {
-                found.help(format!("to stop the run: opcell runs cancel {run}")).into()
-            }
-            RunError::Journal(ref refused) => match refused.as_ref() {
-                JournalError::Fenced { .. } | JournalError::OutOfOrder { .. } => Self::Other(error.into()),
-                JournalError::Storage(_) => Self::Other(anyhow::anyhow!("{}: {refused}", refused.kind())),
-                // Without the words that the run stopped: mostly none was under way.
-                refused => {
-                    let found = Diagnostic::error(refused.kind(), refused.to_string());
-                    match damage_help(refused) {
-                        Some(help) => found.help(help).into(),
-                        None => found.into(),
-                    }
-                }
-            },
-            RunError::ShuttingDown | RunError::TooMuch { .. } | RunError::Gone(_) => Self::Other(error.into()),
-            _ => found.into(),
-        }
-    }
-}
-
-/// The command that helps with a damaged journal.
-fn damage_help(error: &JournalError) -> Option<String> {
-    match error {
-        JournalError::Torn { run, .. } => Some(format!(
-            "`opcell runs resume {run}` cuts what is damaged and continues; `opcell runs restore FILE --replace` brings a \
-             backup back"
-        )),
-        JournalError::Broken { .. } => {
-            Some("`opcell runs restore FILE --replace` brings a backup of the journal back".to_owned())
-        }
-        JournalError::Corrupt { .. } => {
-            Some("`opcell runs restore FILE --replace` puts a backup (`opcell runs backup`) in its place".to_owned())
-        }
-        _ => None,
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
-        RunError::from(error).into()
-    }
-}
-
-/// The end of a command that did its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Exit {
-    Done,
-    RunFailed,
-    InputWrong,
-    /// The run is suspended.
-    Waiting,
 }
 
 /// Says how a value is given to an option whose value may be left out.
@@ -368,7 +218,7 @@ pub fn main() -> ExitCode {
     if words.next().as_deref() == Some(crate::bench::peer::NATIVE_ECHO) {
         return ExitCode::from(u8::from(!crate::bench::peer::native_echo_main(words.next().is_some())));
     }
-    match complete::answer() {
+    match complete::answer(Cli::command) {
         Ok(true) => return ExitCode::SUCCESS,
         Ok(false) => {}
         Err(error) => {
@@ -414,7 +264,7 @@ pub fn main() -> ExitCode {
             1
         }
     };
-    audit::note(code);
+    audit::note(code, Cli::command);
     ExitCode::from(code)
 }
 
@@ -446,12 +296,12 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Service(command) => service::service(command, terminal),
         Command::Doctor => doctor::doctor(&cli.global, terminal),
         Command::Explain(args) => explain::explain(args, terminal),
-        Command::Completions(args) => manual::completions(args),
-        Command::Man(args) => manual::man(args, terminal),
+        Command::Completions(args) => completions::completions(args),
+        Command::Man(args) => man::man(args, Cli::command(), terminal),
         #[cfg(feature = "server")]
         Command::Mcp(args) => mcp::mcp(&cli.global, args, terminal).await,
         #[cfg(not(feature = "server"))]
-        Command::Mcp(command) => tools::mcp(&cli.global, command, terminal).await,
+        Command::Mcp(command) => mcp::servers(&cli.global, command, terminal).await,
         #[cfg(feature = "server")]
         Command::Serve(args) => serve::serve(&cli.global, args, terminal).await,
         #[cfg(feature = "server")]
@@ -459,146 +309,6 @@ async fn dispatch(cli: &Cli, terminal: &Terminal) -> Result<Exit, Failure> {
         Command::Bench(args) => bench::bench(&cli.global, args, terminal).await,
         Command::Selftest(args) => selftest::selftest(args, terminal).await,
     }
-}
-
-impl Global {
-    /// Returns `true` if there is a project file.
-    fn has_project(&self) -> Result<bool, Failure> {
-        Ok(self.config.is_some() || Config::find(&std::env::current_dir()?).is_some())
-    }
-
-    /// The project file as it is written: the named one, or the found one if it is this user's own.
-    fn written(&self) -> Result<Option<Config>, Failure> {
-        let file = match &self.config {
-            Some(file) => Some(file.clone()),
-            None => Config::find(&std::env::current_dir()?),
-        };
-        let Some(file) = file else { return Ok(None) };
-        if self.config.is_none() {
-            consent::check_owner(&file)?;
-        }
-        Ok(Some(Config::load(&file)?))
-    }
-
-    /// The project for looking at: what reaches outside of its folder is there only if its user consented.
-    fn config(&self) -> Result<Config, Failure> {
-        let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
-        let asked = trust::Asked::of(self, &config)?;
-        let config = if asked.is_allowed() { config } else { config.without_reach() };
-        self.complete(config)
-    }
-
-    /// The project as its file says, for showing what it says. Nothing of it is used.
-    fn proposed(&self) -> Result<Config, Failure> {
-        let config = self.written()?;
-        self.complete(config.map_or_else(|| std::env::current_dir().map(Config::empty), Ok)?)
-    }
-
-    /// The project for running. Asks its user where consent is needed and there is a terminal.
-    fn trusted(&self) -> Result<Config, Failure> {
-        self.if_allowed(trust::Asked::require)
-    }
-
-    /// The project for running, read again in the middle of a command that asks no one.
-    fn unasked(&self) -> Result<Config, Failure> {
-        self.if_allowed(|asked| asked.refuse_unless_allowed())
-    }
-
-    fn if_allowed(&self, require: impl Fn(trust::Asked) -> Result<(), Failure>) -> Result<Config, Failure> {
-        let Some(config) = self.written()? else { return self.complete(Config::empty(std::env::current_dir()?)) };
-        require(trust::Asked::of(self, &config)?)?;
-        self.complete(config)
-    }
-
-    /// The requests of the project, if its user consented to them.
-    fn consented(&self, config: &Config) -> Result<Option<consent::Requests>, Failure> {
-        let asked = trust::Asked::of(self, config)?;
-        Ok(asked.is_allowed().then(|| consent::Requests::of(config)))
-    }
-
-    /// Remembers consent to what a command has just written at its user's word, beside what there was consent to.
-    fn consent(
-        &self,
-        config: &Config,
-        before: &consent::Requests,
-        also: impl Fn(&consent::Request) -> bool,
-        terminal: &Terminal,
-    ) -> Result<(), Failure> {
-        if !trust::Asked::of(self, config)?.remember(before, also)? {
-            terminal.note(
-                "the project has changed meanwhile: what it asks for now is not allowed; see `opcell trust --show`",
-            );
-        }
-        Ok(())
-    }
-
-    fn complete(&self, mut config: Config) -> Result<Config, Failure> {
-        config.locked = self.locked;
-        if self.locked {
-            config.lock = config.lock.map(Lock::frozen);
-        }
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        // In a folder that all may write, `.opcell` may be anybody's, and in a checkout a link to the user's other
-        // files.
-        let is_own = |folder: &PathBuf| {
-            let in_project = folder.starts_with(&config.root) && home.as_ref() != Some(&config.root);
-            let elsewhere = leads_out(folder, &config.root).filter(|_| in_project && folder.is_dir());
-            if let Some(elsewhere) = &elsewhere {
-                let (folder, elsewhere) = (folder.display(), elsewhere.display());
-                tracing::warn!(
-                    "{folder} is a link to {elsewhere} and is not read: name that in `workflows` of opcell.toml"
-                );
-            }
-            folder.is_dir() && consent::is_own(folder) && elsewhere.is_none()
-        };
-        let of_user = home.as_deref().map(folders_of_user).unwrap_or_default();
-        config.default_workflows = of_user.into_iter().filter(is_own).collect();
-        config.workflows.splice(0..0, folders_of_project(&config.root).into_iter().filter(is_own));
-        for grant in &self.without_grant {
-            config.withdraw(grant).map_err(|message| Diagnostic::error("unknown-grant", message))?;
-        }
-        Ok(config)
-    }
-
-    /// The project's host, its plugins loaded.
-    async fn host(&self, terminal: &Terminal) -> Result<Host, Failure> {
-        host(self.trusted()?, terminal).await
-    }
-
-    /// A host for looking at the project: it has no journal, and does without what its user did not consent to.
-    async fn looking(&self, terminal: &Terminal) -> Result<Host, Failure> {
-        let mut config = self.config()?;
-        config.journal = None;
-        config.lock = config.lock.map(Lock::frozen);
-        host(config, terminal).await
-    }
-}
-
-/// A project's host. A plugin that asks for more than was agreed to, or whose component is missing or unusable, is left
-/// out with a warning: whatever does not need it continues.
-async fn host(config: Config, terminal: &Terminal) -> Result<Host, Failure> {
-    host_with(config, |builder| builder.unusable_plugins(UnusablePlugins::LeaveOut), terminal).await
-}
-
-/// Warns of what is odd about the project's skills, once and in few lines: for commands whose models are offered them.
-fn warn_of_skills(host: &Host) {
-    for line in host.skills().summary() {
-        tracing::warn!("{line}; `opcell check` lists all findings");
-    }
-}
-
-/// The same, with more than its project says. Unless `with` says otherwise, an unusable plugin is an error: a server or
-/// a worker that starts without it would fail runs that no one watches.
-async fn host_with(
-    config: Config,
-    with: impl FnOnce(HostBuilder) -> HostBuilder,
-    terminal: &Terminal,
-) -> Result<Host, Failure> {
-    let host = with(Host::builder().config(config).new_permissions(NewPermissions::LeaveOut)).build().await?;
-    for left_out in host.left_out() {
-        terminal.warning(&left_out.to_rejected());
-    }
-    Ok(host)
 }
 
 #[cfg(test)]

@@ -1,35 +1,22 @@
 //! Questions about calls that models ask for: how they are shown, and how a person at the command line answers them.
 
-use super::{Failure, Global, Terminal, fill};
-use clap::ValueEnum;
+use super::{Failure, Global, Terminal, args::Approve, fill, terminal::typed};
 use opcell::{
     Diagnostic, Host,
     config::{Config, edit, lock},
     lineage::{self, Lineage},
-    report::printable,
 };
 use opcell_engine::{RunOutcome, event::CallAnswer, outcome::Question};
 use opcell_types::{Value, files::Readers};
 use rustix::fs::OFlags;
 use std::{
     fmt::Write as _,
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
-
-/// The answer for calls that wait for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Approve {
-    /// They are asked about: in a terminal at once, elsewhere the run is suspended.
-    Ask,
-    /// They are refused.
-    Deny,
-    /// They are made.
-    Yes,
-}
 
 /// Everything that is shown of a call, without the command that answers.
 pub fn shown(question: &Question) -> String {
@@ -200,13 +187,6 @@ fn discard_typed() -> io::Result<()> {
     let mut line = [0; 4096];
     while rustix::io::read(&stdin, &mut line).is_ok_and(|read| read > 0) {}
     Ok(rustix::fs::fcntl_setfl(&stdin, before)?)
-}
-
-pub fn typed(prompt: &str) -> io::Result<Option<String>> {
-    write!(io::stderr(), "{}", printable(prompt))?;
-    let mut line = String::new();
-    let read = tokio::task::block_in_place(|| io::stdin().lock().read_line(&mut line))?;
-    Ok((read > 0).then(|| line.trim().to_owned()))
 }
 
 /// The answer of a person, and whether it is for all that follow; `None` when they give none.

@@ -1,6 +1,6 @@
 //! The line of the audit log for a command that may change something.
 
-use clap::CommandFactory as _;
+use clap::Command;
 
 /// Commands, and the commands below others, that only look at something.
 const LOOKS: [&str; 20] = [
@@ -27,10 +27,10 @@ const LOOKS: [&str; 20] = [
 ];
 
 /// Logs the command of this process, if it may change something and the log wants to know. It ended with this code.
-pub(super) fn note(code: u8) {
+pub(super) fn note(code: u8, command: impl FnOnce() -> Command) {
     if tracing::enabled!(target: "opcell::audit", tracing::Level::INFO) {
         let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-        if let Some(acted) = Acted::of(words) {
+        if let Some(acted) = Acted::of(words, command()) {
             acted.ended(code);
         }
     }
@@ -46,8 +46,7 @@ struct Acted {
 impl Acted {
     /// Parses the arguments of the program; `None` for a command that changes nothing. Options and their values, which
     /// may be secret, are left out.
-    fn of(words: impl Iterator<Item = String>) -> Option<Self> {
-        let mut command = super::Cli::command();
+    fn of(words: impl Iterator<Item = String>, mut command: Command) -> Option<Self> {
         let (mut path, mut subject) = (Vec::new(), String::new());
         for word in words {
             if let Some(below) = command.find_subcommand(&word) {
@@ -79,9 +78,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed test")]
 
     use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory as _;
 
     fn acted(line: &str) -> Option<(String, String)> {
-        Acted::of(line.split(' ').map(str::to_owned)).map(|acted| (acted.command, acted.subject))
+        Acted::of(line.split(' ').map(str::to_owned), Cli::command()).map(|acted| (acted.command, acted.subject))
     }
 
     #[test]
@@ -105,7 +106,7 @@ mod tests {
             }
         }
         let mut all = Vec::new();
-        names(&super::super::Cli::command(), &mut all);
+        names(&Cli::command(), &mut all);
         for look in LOOKS {
             assert!(all.iter().any(|name| name == look), "{look}");
         }

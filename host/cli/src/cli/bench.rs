@@ -1,12 +1,17 @@
 //! `opcell bench`: what a cell costs on this machine, and how fast it stops a runaway guest.
 
+mod compare;
 pub(super) mod grants;
 mod table;
 
-use super::{Exit, Failure, Global, Terminal, input, passing::Passing, units};
+use super::{
+    Exit, Failure, Global, Terminal, input,
+    passing::Passing,
+    plugin::component::{MAX_COMPONENT, project_here, unloadable},
+    units,
+};
 use crate::bench::{
     self, Bench, Guest, Options,
-    compare::compare,
     contain::{self, Attack},
 };
 use anyhow::Context as _;
@@ -92,12 +97,7 @@ pub struct BenchArgs {
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     /// Compare two reports: which rows differ by more than their rounds vary.
-    Compare {
-        /// Report to compare with.
-        before: PathBuf,
-        /// The other one.
-        after: PathBuf,
-    },
+    Compare(compare::CompareArgs),
 }
 
 fn own_peer(text: &str) -> Result<(String, String), String> {
@@ -113,16 +113,8 @@ fn component(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 pub async fn bench(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    if let Some(BenchCommand::Compare { before, after }) = &args.command {
-        let comparison = compare(before, after).map_err(|error| {
-            Diagnostic::error("invalid-report", format!("{error:#}")).help("a report is a bench.json")
-        })?;
-        if terminal.json {
-            terminal.json(&comparison)?;
-        } else {
-            table::comparison(&comparison, terminal)?;
-        }
-        return Ok(Exit::Done);
+    if let Some(BenchCommand::Compare(args)) = &args.command {
+        return compare::compare(args, terminal);
     }
     if let Some(cores) = &args.pin {
         pin(cores)?;
@@ -254,7 +246,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
         Exports::Contract => inspect::inspect(&component),
         _ => inspect::inspect_typed(&component),
     };
-    let surface = surface.map_err(|error| super::plugin::unloadable(&error, &path))?;
+    let surface = surface.map_err(|error| unloadable(&error, &path))?;
     let mut grants = project.map(|plugin| plugin.grants.capabilities.clone()).unwrap_or_default();
     // No host serves what is measured: its tools and skills would fail one by one.
     grants.tools.clear();
@@ -275,8 +267,7 @@ fn guest(global: &Global, args: &BenchArgs, terminal: &Terminal) -> Result<Guest
 }
 
 fn read_component(path: &Path) -> Result<Vec<u8>, Failure> {
-    let read =
-        opcell::source::read_component(path, super::plugin::project_here().as_deref(), super::plugin::MAX_COMPONENT);
+    let read = opcell::source::read_component(path, project_here().as_deref(), MAX_COMPONENT);
     Ok(read.map_err(|error| {
         Diagnostic::error("no-plugin", format!("`{}`: {error}", path.display()))
             .help("expected a component file, or a plugin of the project")

@@ -4,11 +4,8 @@
 //! line as it is, and documents, plugins and journals from elsewhere choose their names: a name is offered only if
 //! every shell takes it literally.
 
-use super::{
-    Cli, Command as Subcommand, Failure, Global, explain,
-    runs::{Open, StoreArgs},
-};
-use clap::{Arg, Command, CommandFactory as _, Parser as _, ValueHint};
+use super::{Failure, Global, args::StoreArgs, explain, journal::Open};
+use clap::{Arg, Command, Parser, ValueHint};
 use clap_complete::{
     CompleteEnv, Shell,
     engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _},
@@ -54,10 +51,11 @@ enum Kind {
 /// A name with its description, which may be empty.
 type Named = (String, String);
 
-/// Writes the candidates that a shell asks for. Returns `false` if none asks.
-pub fn answer() -> clap::error::Result<bool> {
+/// Writes the candidates that a shell asks for, of this command line. Returns `false` if none asks.
+pub fn answer(command: impl Fn() -> Command) -> clap::error::Result<bool> {
     let folder = std::env::current_dir().ok();
-    let answering = CompleteEnv::with_factory(command).var(VARIABLE).bin("opcell").completer("opcell");
+    let answering =
+        CompleteEnv::with_factory(|| with_candidates(command())).var(VARIABLE).bin("opcell").completer("opcell");
     answering.try_complete(std::env::args_os(), folder.as_deref())
 }
 
@@ -71,10 +69,6 @@ pub fn script(shell: Shell) -> io::Result<Vec<u8>> {
 }
 
 /// The command line, whose arguments know their candidates.
-fn command() -> Command {
-    with_candidates(Cli::command())
-}
-
 fn with_candidates(command: Command) -> Command {
     command.mut_args(with_candidates_of).mut_subcommands(with_candidates)
 }
@@ -144,6 +138,15 @@ impl Kind {
     }
 }
 
+/// The options that say where names come from.
+#[derive(Parser)]
+struct Places {
+    #[command(flatten)]
+    global: Global,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
 /// The words on the command line that say where names come from.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
@@ -177,19 +180,17 @@ impl Asked {
     }
 
     /// The options that every command has, and the journal, as a command line has them.
-    fn parsed(&self) -> Option<(Global, StoreArgs)> {
-        let mut words: Vec<OsString> = ["opcell", "runs", "list"].map(OsString::from).to_vec();
+    fn parsed(&self) -> Option<Places> {
+        let mut words: Vec<OsString> = vec!["opcell".into()];
         for (option, value) in [("--config", &self.config), ("--journal", &self.journal)] {
             words.extend(value.iter().flat_map(|value| [option.into(), value.clone()]));
         }
-        let cli = Cli::try_parse_from(words).ok()?;
-        let Subcommand::Runs(runs) = cli.command else { return None };
-        Some((cli.global, runs.store))
+        Places::try_parse_from(words).ok()
     }
 
     fn config(&self) -> Result<Config, Failure> {
-        let Some((global, _)) = self.parsed() else { return Ok(Config::empty(std::env::current_dir()?)) };
-        global.config()
+        let Some(places) = self.parsed() else { return Ok(Config::empty(std::env::current_dir()?)) };
+        places.global.config()
     }
 }
 
@@ -224,8 +225,8 @@ async fn tools(asked: &Asked) -> Result<Vec<Named>, Failure> {
 
 /// The runs of the journal, newest first, and the word for the newest.
 async fn runs(asked: &Asked) -> Result<Vec<Named>, Failure> {
-    let Some((global, store)) = asked.parsed() else { return Ok(Vec::new()) };
-    let open = Open::journal(&store.reading(&global)?).await?;
+    let Some(places) = asked.parsed() else { return Ok(Vec::new()) };
+    let open = Open::journal(&places.store.reading(&places.global)?).await?;
     let now = open.engine.ports().timer.now().0;
     let runs = open.engine.runs().await?.into_iter().take(MAX_NAMES);
     let described = runs.map(|run| (run.run.to_string(), format!("{}, {}", run.workflow, run.status(now))));
@@ -248,6 +249,8 @@ fn is_literal(word: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::Cli;
+    use clap::CommandFactory as _;
 
     fn asked(words: &[&str]) -> Asked {
         Asked::of(words.iter().map(OsString::from))

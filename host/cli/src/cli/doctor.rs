@@ -1,6 +1,6 @@
 //! `opcell doctor`: what Opcell needs of a machine, what is there, and what to do about the rest.
 
-use super::{Exit, Failure, Global, Terminal, trust, units::hanging};
+use super::{Exit, Failure, Global, Terminal, consent, units::hanging};
 use opcell::places::Places;
 use opcell_author::{Language, toolchain};
 use opcell_sandbox::{CompileMode, Sandbox, SandboxConfig};
@@ -246,7 +246,7 @@ fn project(global: &Global) -> Check {
         }
     };
     let file = config.file.as_deref().unwrap_or(Path::new("opcell.toml")).display().to_string();
-    match trust::Asked::of(global, &config) {
+    match consent::Asked::of(global, &config) {
         Ok(asked) if asked.is_allowed() => fine("project", file),
         Ok(_) => {
             let found = format!("{file} asks for access outside its folder, and was not allowed it");

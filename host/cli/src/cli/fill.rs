@@ -1,6 +1,6 @@
 //! Forms of tools that ask for input: how they are shown, and how a person at the terminal fills them in.
 
-use super::{Failure, Terminal, approve::typed};
+use super::{Failure, Terminal, terminal::typed};
 use opcell::Host;
 use opcell_engine::{RunError, RunOutcome, outcome::Question};
 use opcell_types::{

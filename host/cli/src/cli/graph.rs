@@ -1,9 +1,6 @@
 //! `opcell graph`: a workflow as a picture.
 
-use super::{
-    Exit, Failure, Global, Terminal,
-    runs::{Open, StoreArgs},
-};
+use super::{Exit, Failure, Global, Terminal, args::StoreArgs, journal::Open};
 use crate::graph::{Drawing, Path as RunPath};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};

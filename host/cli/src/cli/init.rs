@@ -1,6 +1,9 @@
 //! `opcell init`: a project to start from. Existing files are never overwritten.
 
-use super::{Exit, Failure, Terminal};
+use super::{
+    Exit, Failure, Terminal,
+    new_file::{not_created, unwritable},
+};
 use crate::selftest::component_from_wat;
 use clap::{Args, ValueEnum};
 use opcell::config::FILE_NAME;
@@ -71,23 +74,23 @@ pub fn init(args: &InitArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         None => texts(&EMPTY),
     };
     let made = make_folder(&args.folder, Readers::Shared);
-    let made = made.map_err(|error| super::new::unwritable(&args.folder, &error))?;
+    let made = made.map_err(|error| unwritable(&args.folder, &error))?;
     // The project file first: where there is one already, nothing is written.
     for (name, content) in files {
         let path = if args.folder == Path::new(".") { PathBuf::from(name) } else { args.folder.join(name) };
-        let unwritable = |error: std::io::Error| super::new::unwritable(&path, &error);
+        let unwritten = |error: std::io::Error| unwritable(&path, &error);
         let below = Path::new(name);
         let above = below.parent().unwrap_or(Path::new(""));
         // What runs were given and said may be confidential: the journal's folder is its owner's alone.
         let readers = if above == Path::new(".opcell") { Readers::Owner } else { Readers::Shared };
-        let folder = made.make_below(above, readers).map_err(unwritable)?;
+        let folder = made.make_below(above, readers).map_err(unwritten)?;
         match folder.create(below.file_name().unwrap_or_default(), Readers::Shared) {
             Ok(mut file) => {
-                file.write_all(&content).map_err(unwritable)?;
+                file.write_all(&content).map_err(unwritten)?;
                 written.push(path.display().to_string());
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && name != FILE_NAME => {}
-            Err(error) => return Err(super::new::not_created(&path, &error).into()),
+            Err(error) => return Err(not_created(&path, &error).into()),
         }
     }
     if terminal.json {

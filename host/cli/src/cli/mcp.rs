@@ -1,77 +1,57 @@
 //! `opcell mcp`: operations and workflows as tools over stdio, and the MCP servers of the project.
 
-use super::{
-    Exit, Failure, Global, Terminal, live,
-    tools::{self, McpCommand},
-};
-use clap::Args;
-use opcell::LiveHost;
-use opcell_ir::Diagnostic;
-use opcell_server::{
-    Tenant,
-    mcp::{Face, Gateway, McpServer},
-    tenant::TenantLimits,
-};
-use std::sync::Arc;
+mod accepted;
+mod add;
+mod diff;
+mod list;
+#[cfg(feature = "server")]
+mod stdio;
+mod update;
 
+use super::{Exit, Failure, Global, Terminal};
+#[cfg(feature = "server")]
+use clap::Args;
+use clap::Subcommand;
+
+#[cfg(feature = "server")]
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct McpArgs {
-    /// Offer this workflow as a tool, beside the operations of the plugins (repeatable).
-    #[arg(long, value_name = "NAME")]
-    workflow: Vec<String>,
     #[command(flatten)]
-    gateway: GatewayArgs,
+    stdio: stdio::StdioArgs,
     #[command(subcommand)]
     command: Option<McpCommand>,
 }
 
-/// The tools of the project's own MCP servers.
-#[derive(Debug, Args)]
-pub struct GatewayArgs {
-    /// Offer the tools of the project's MCP servers as well, as `SERVER__TOOL`.
-    #[arg(long)]
-    gateway: bool,
-    /// With `--gateway`: offer a search over all tools, the description of one, and a call by name, in place of the
-    /// tools.
-    #[arg(long, requires = "gateway")]
-    search: bool,
-    /// With `--gateway`: offer only tools like this, such as `notes/*` (repeatable).
-    #[arg(long, value_name = "SERVER/TOOL", requires = "gateway")]
-    tool: Vec<String>,
+#[derive(Debug, Subcommand)]
+pub enum McpCommand {
+    /// Start every MCP server of the project and list its tools, resources and prompts, or why it does not start.
+    List,
+    /// Add a server that a registry publishes: show what it starts and asks for, then write it to the project.
+    ///
+    /// Reads the format `server.json` of the official registry. The version of a package is exact, its tools are pinned in
+    /// `opcell.lock`, and its program is confined where the kernel can. Without a terminal, `--yes` is your consent.
+    Add(add::AddArgs),
+    /// Show how a server's tools differ from those that were accepted.
+    Diff(diff::DiffArgs),
+    /// Accept the tools of servers as they are now: write their digests into `opcell.lock`.
+    Update(update::UpdateArgs),
 }
 
-impl GatewayArgs {
-    fn gateway(&self) -> Option<Gateway> {
-        let face = if self.search { Face::Search } else { Face::Tools };
-        self.gateway.then(|| Gateway::new(face, self.tool.clone()))
-    }
-}
-
+#[cfg(feature = "server")]
 pub async fn mcp(global: &Global, args: &McpArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    if let Some(command) = &args.command {
-        return tools::mcp(global, command, terminal).await;
+    match &args.command {
+        Some(command) => servers(global, command, terminal).await,
+        None => stdio::serve(global, &args.stdio, terminal).await,
     }
-    let host = crate::cli::host(global.trusted()?, terminal).await?;
-    crate::cli::warn_of_skills(&host);
-    for name in &args.workflow {
-        match host.library().named(name) {
-            Some(read) => drop(read?),
-            None => {
-                let unknown = Diagnostic::error("unknown-workflow", format!("there is no workflow `{name}`"));
-                return Err(unknown.help("give its file's folder in `workflows` of opcell.toml").into());
-            }
-        }
+}
+
+/// Does what a subcommand says with the MCP servers of the project.
+pub async fn servers(global: &Global, command: &McpCommand, terminal: &Terminal) -> Result<Exit, Failure> {
+    match command {
+        McpCommand::List => list::list(global, terminal).await,
+        McpCommand::Add(args) => add::add(global, args, terminal).await,
+        McpCommand::Diff(args) => diff::diff(global, args, terminal).await,
+        McpCommand::Update(args) => update::update(global, args, terminal).await,
     }
-    let host = LiveHost::new(host);
-    let tenant = Arc::new(Tenant::new(Tenant::DEFAULT, host.clone(), TenantLimits::default()));
-    let mut server = McpServer::new(tenant, args.workflow.clone());
-    if let Some(gateway) = args.gateway.gateway() {
-        server = server.with_gateway(gateway);
-    }
-    tokio::select! {
-        ended = server.stdio() => ended?,
-        () = live::follow(&host, live::project(global), terminal, false) => {}
-    }
-    Ok(Exit::Done)
 }

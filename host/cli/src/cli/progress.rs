@@ -2,7 +2,6 @@
 
 use super::{
     Terminal, reasons, receipts,
-    stream::PartKind,
     units::{counted, milliseconds},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -16,7 +15,7 @@ use opcell_ir::handoff;
 use opcell_types::Value;
 use std::{
     collections::HashMap,
-    io::{self, IsTerminal, Write as _},
+    io::{self, Write as _},
     sync::Arc,
     time::Duration,
 };
@@ -26,6 +25,15 @@ const FAILED_CELLS: usize = 3;
 
 /// Bytes of messages that are remembered.
 const MAX_SAID: usize = 64 << 10;
+
+/// A part of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    Text,
+    Reasoning,
+    /// A call; each is a part of its own.
+    Call(u32),
+}
 
 /// Names of a workflow's steps.
 type Names = Arc<[Arc<str>]>;
@@ -100,15 +108,10 @@ impl Entered {
     }
 }
 
-/// Returns `true` if the lines of steps move on this terminal, unless models' text is shown between them.
-pub fn moves(terminal: &Terminal) -> bool {
-    !terminal.quiet && io::stderr().is_terminal()
-}
-
 impl StepProgress {
     /// `streams`: models' text is shown between the lines, which then do not move.
     pub fn new(terminal: &Terminal, names: Vec<Arc<str>>, streams: bool) -> Self {
-        let live = (!streams && moves(terminal)).then(MultiProgress::new);
+        let live = (!streams && terminal.has_moving_lines()).then(MultiProgress::new);
         let (quiet, verbose) = (terminal.quiet, terminal.verbose);
         Self {
             quiet,

@@ -4,7 +4,7 @@ mod cache;
 
 use super::{
     Exit, Failure, Global, Terminal,
-    chat::PackArgs,
+    args::PackArgs,
     skill,
     units::{Align, columns},
 };
@@ -68,7 +68,7 @@ pub async fn prompt(global: &Global, args: &PromptArgs, terminal: &Terminal) -> 
     }
     if !terminal.json {
         for prompt in &prompts {
-            terminal.line(&if args.cache { cache::text(prompt) } else { text(prompt) })?;
+            terminal.line(&if args.cache { cache::text(prompt, title(prompt)) } else { text(prompt) })?;
         }
     }
     Ok(Exit::Done)

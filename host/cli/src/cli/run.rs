@@ -2,20 +2,19 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
-    approve::Approve,
-    chat::{self, Approval, Lines, PackArgs},
+    args::{Approve, JournalArgs, PackArgs, StopArgs},
+    conversation::{self, Approval},
     follow::Steps,
-    graph, skill,
-    stop::{Stop, StopArgs},
+    graph,
+    lines::Lines,
+    project::{put_in_force, show_warnings},
+    skill,
+    stop::Stop,
     stream,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;
-use opcell::{
-    Host,
-    config::{Config, JournalPlace, JournalSettings},
-    run::{InvalidRunId, NewRunId, Workflow},
-};
+use opcell::{Host, run::Workflow};
 use opcell_engine::{RunOptions, Status, ports::RunText};
 use opcell_ir::{Diagnostic, handoff};
 use opcell_types::Value;
@@ -68,34 +67,6 @@ pub struct RunArgs {
     stop: StopArgs,
 }
 
-/// Where a run is kept, and its ID.
-#[derive(Debug, Args)]
-pub struct JournalArgs {
-    /// Keep the run in a journal, so that it survives this process: this file or `postgres://` URL, else the project's,
-    /// else `.opcell/runs.db`.
-    #[arg(long, value_name = "PATH|URL", require_equals = true, value_parser = journal_place)]
-    journal: Option<Option<JournalPlace>>,
-    /// Keep the run in memory only, even if the project has a journal.
-    #[arg(long, conflicts_with = "journal")]
-    no_journal: bool,
-    /// Run ID; must be unique. Generated if omitted.
-    #[arg(long = "as", value_name = "NAME", value_parser = run_id)]
-    name: Option<NewRunId>,
-}
-
-/// A document that the command names decides what runs: no grant of its folder extends to writing it.
-pub fn put_in_force(config: &mut Config, document: &str) {
-    let file = PathBuf::from(document);
-    if file.is_file() {
-        config.in_force.push(file);
-    }
-}
-
-/// An ID that a user gives a run.
-pub fn run_id(id: &str) -> Result<NewRunId, InvalidRunId> {
-    id.parse()
-}
-
 pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let format = args.graph.as_deref().map(graph::format_of).transpose()?;
     let mut config = global.trusted()?;
@@ -119,9 +90,9 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
         require_workflow(&workflow)?;
     }
     if !args.say.is_empty() {
-        chat::require_states(&workflow)?;
+        conversation::require_states(&workflow)?;
     }
-    let (given, say) = chat::first_said(&workflow, given, args.say.clone());
+    let (given, say) = conversation::first_said(&workflow, given, args.say.clone());
     show_warnings(&workflow, terminal);
     if let Some(misspelt) = skill::misspelt_inputs(&workflow, &given) {
         terminal.note(&misspelt);
@@ -146,7 +117,7 @@ pub async fn run(global: &Global, args: &RunArgs, terminal: &Terminal) -> Result
     let mut steps = Steps::new(terminal, workflow.step_names(), text, args.stream, log);
     let mut said = Lines::Scripted(say.into_iter());
     let approval = Approval { approve: args.approve, global, terminal };
-    let outcome = chat::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop, &approval).await?;
+    let outcome = conversation::converse(&host, &workflow, run, &mut said, &mut steps, sink, &stop, &approval).await?;
     let exit = steps.end(&outcome, journaled, terminal)?;
     if let Some(text) = stop.resumable(&outcome) {
         terminal.note(&text);
@@ -204,40 +175,4 @@ fn require_workflow(workflow: &Workflow) -> Result<(), Failure> {
     }
     let message = format!("`{}` is not a PromptPack with a workflow", workflow.ir().name);
     Err(Diagnostic::error("no-workflow", message).help("omit `--workflow` to run it as a single conversation").into())
-}
-
-/// A journal that the user names: the password of a server may come from the usual variable.
-pub fn journal_place(text: &str) -> Result<JournalPlace, String> {
-    let mut place = text.parse()?;
-    if let JournalPlace::Server(server) = &mut place {
-        server.usual_password = true;
-    }
-    Ok(place)
-}
-
-impl JournalArgs {
-    /// Sets the project's journal to what is asked for.
-    pub fn choose(&self, config: &mut Config) -> Result<(), Failure> {
-        match &self.journal {
-            Some(Some(place)) => config.journal = Some(JournalSettings::at(place.clone())),
-            Some(None) if config.journal.is_none() => config.journal = Some(JournalSettings::usual(&config.root)?),
-            None if self.no_journal => config.journal = None,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// The name that the run shall have.
-    pub fn name(&self) -> Option<NewRunId> {
-        self.name.clone()
-    }
-}
-
-pub fn show_warnings(workflow: &Workflow, terminal: &Terminal) {
-    if terminal.json {
-        return;
-    }
-    if let Some(document) = workflow.document() {
-        terminal.findings(&document.source, &document.diagnostics);
-    }
 }

@@ -2,11 +2,11 @@
 
 use super::{
     Exit, Failure, Global, Terminal,
+    args::{StopArgs, journal_place},
+    consent::Asked,
     graph::{self, Format},
     live, plugin,
-    run::journal_place,
-    stop::{Stop, StopArgs},
-    trust::Asked,
+    stop::Stop,
 };
 use crate::graph::{Drawing, Path};
 use clap::Args;

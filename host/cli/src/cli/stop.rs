@@ -1,7 +1,6 @@
 //! SIGINT and SIGTERM: the first one ends a command in order, the second one ends it at once.
 
-use super::Terminal;
-use clap::Args;
+use super::{Terminal, args::StopArgs};
 use opcell::{Host, Run, RunOutcome};
 use std::{
     sync::{
@@ -12,21 +11,6 @@ use std::{
 };
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
-
-/// How a command that drives runs is stopped.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct StopArgs {
-    /// Seconds that a step in progress may take to end after SIGINT or SIGTERM, before it is stopped.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    grace: u64,
-}
-
-impl StopArgs {
-    /// The time that a step under way has.
-    pub fn grace(self) -> Duration {
-        Duration::from_secs(self.grace)
-    }
-}
 
 /// Hears the signals of this process.
 #[derive(Clone)]

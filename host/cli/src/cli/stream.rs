@@ -3,7 +3,7 @@
 
 use super::{
     Terminal,
-    progress::{StepProgress, moves},
+    progress::{PartKind, StepProgress},
 };
 use opcell_engine::{
     event::{EffectId, Event, Request},
@@ -15,15 +15,6 @@ use tokio::sync::mpsc;
 
 /// The most bytes of the arguments of a call that are shown.
 const MAX_ARGUMENT_BYTES: usize = 2_000;
-
-/// A part of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PartKind {
-    Text,
-    Reasoning,
-    /// A call; each is a part of its own.
-    Call(u32),
-}
 
 /// A piece of an answer, as it is shown.
 #[derive(Debug)]
@@ -101,7 +92,7 @@ pub fn piece_kinds(streams: bool, reasoning: bool, terminal: &Terminal) -> Optio
     match (streams, reasoning) {
         (true, true) => Some(PieceKinds::Reasoning),
         (true, false) => Some(PieceKinds::Answers),
-        (false, _) => moves(terminal).then_some(PieceKinds::Progress),
+        (false, _) => terminal.has_moving_lines().then_some(PieceKinds::Progress),
     }
 }
 

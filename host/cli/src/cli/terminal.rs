@@ -1,6 +1,6 @@
 //! The output of commands, and its form.
 
-use super::Global;
+use super::args::{Global, LogFormat, LogLevel};
 use clap::ValueEnum;
 use opcell::{
     Diagnostic, Severity,
@@ -10,46 +10,10 @@ use opcell_engine::event::Timestamp;
 use opcell_ir::SourceFile;
 use serde_json::json;
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, BufRead as _, IsTerminal, Write},
     time::SystemTime,
 };
 use tracing_subscriber::EnvFilter;
-
-/// When output has colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Color {
-    fn on(self, stream: &impl IsTerminal) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto => stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
-        }
-    }
-}
-
-/// How much of what Opcell does is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// How a line of the log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
 
 /// Libraries whose warnings say nothing new. Those of MCP are of its own types, and what they are about is told by the
 /// caller; that of Restate warns of each connection that a load balancer opens for a check and resets.
@@ -166,6 +130,11 @@ impl Terminal {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
+    /// Returns `true` if the lines of steps move on this terminal, unless models' text is shown between them.
+    pub fn has_moving_lines(&self) -> bool {
+        !self.quiet && io::stderr().is_terminal()
+    }
+
     /// Asks a person, on a terminal; elsewhere, whoever wrote the command has said so already.
     pub fn confirms(&self, what: &str, question: &str) -> io::Result<bool> {
         if !self.is_interactive() {
@@ -249,6 +218,14 @@ impl Terminal {
             self.tell("ERROR", &format!("{prefix}{text}"));
         }
     }
+}
+
+/// Asks for a line on stderr and reads it; `None` at the end of the input.
+pub fn typed(prompt: &str) -> io::Result<Option<String>> {
+    write!(io::stderr(), "{}", printable(prompt))?;
+    let mut line = String::new();
+    let read = tokio::task::block_in_place(|| io::stdin().lock().read_line(&mut line))?;
+    Ok((read > 0).then(|| line.trim().to_owned()))
 }
 
 /// The causes of an error, outermost first. Some repeat those below them: each is said once.

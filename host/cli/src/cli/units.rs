@@ -132,6 +132,14 @@ pub fn hanging(first: &str, text: &str, width: usize) -> String {
     lines
 }
 
+/// Bytes of a description in a list.
+pub const DESCRIPTION_BYTES: usize = 100;
+
+/// A text with each of its lines below what it belongs to.
+pub fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

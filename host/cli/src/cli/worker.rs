@@ -4,9 +4,10 @@
 mod restate;
 
 use super::{
-    Exit, Failure, Global, Terminal, live,
-    runs::StoreArgs,
-    stop::{Stop, StopArgs},
+    Exit, Failure, Global, Terminal,
+    args::{StopArgs, StoreArgs},
+    live,
+    stop::Stop,
     units::counted,
 };
 use clap::Args;

@@ -1,6 +1,6 @@
 //! The canvas that the layout library draws on: plain SVG that every viewer shows alike.
 
-use super::{TONES, Tone, svg::FONT};
+use super::{TONES, Tone};
 use layout::core::{
     color::Color,
     format::{ClipHandle, RenderBackend},
@@ -14,6 +14,9 @@ const MARGIN: f64 = 10.0;
 
 /// About how wide a letter is, as a part of its height.
 const LETTER: f64 = 0.6;
+
+/// The size of letters in steps.
+pub(super) const FONT: usize = 14;
 
 /// The mark of an edge that leads back to the step that it comes from: the library has no curve for it.
 pub(super) const LOOP: &str = "loop";

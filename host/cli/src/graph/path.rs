@@ -297,7 +297,7 @@ impl Path {
         true
     }
 
-    /// What comes after a group comes after its last step, not after the one that opened it.
+    /// Continues after a group: the next step follows its last step, not after the one that opened it.
     fn group_finished(&mut self, group: FrameId) {
         let (Some(last), Some(opener)) = (self.lines.remove(&group), self.groups.remove(&group)) else { return };
         let Some(&(step, line)) = self.entries.get(&opener) else { return };

@@ -2,7 +2,7 @@
 
 use super::{
     Drawing, Edge, Mark, Node, Shape, Target,
-    canvas::{Canvas, LOOP},
+    canvas::{Canvas, FONT, LOOP},
     merged,
 };
 use layout::{
@@ -18,9 +18,6 @@ const MAX_NODES: usize = 400;
 
 /// A label's line is cut here, so that one long name does not push everything else off the picture.
 const MAX_LINE: usize = 60;
-
-/// The size of letters in steps.
-pub(super) const FONT: usize = 14;
 
 /// A workflow that makes no SVG.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

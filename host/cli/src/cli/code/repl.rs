@@ -6,11 +6,12 @@
 
 mod complete;
 
-use super::{ProgramLanguage, advice, ready};
+use super::program::{advice, ready};
 use crate::cli::{
     Exit, Failure, Global, Terminal,
-    chat::{Lines, ProgramLine},
-    stop::{Stop, StopArgs},
+    args::{ProgramLanguage, StopArgs},
+    lines::{Lines, ProgramLine},
+    stop::Stop,
 };
 use clap::Args;
 use complete::is_open;
@@ -18,6 +19,7 @@ use opcell::{Host, report::printable};
 use opcell_engine::program_record::ProgramRecord;
 use opcell_types::{Failure as CallFailure, Value};
 use serde_json::json;
+
 /// The name of the file of earlier lines.
 const HISTORY: &str = "code-history";
 

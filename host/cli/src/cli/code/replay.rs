@@ -1,11 +1,12 @@
 //! `opcell code run --replay`: a program with the answers, the randomness and the clocks of one that a run has journaled.
 //! It makes no call.
 
-use super::ProgramLanguage;
 use crate::cli::{
-    Exit, Failure, Global, Terminal, host,
-    op::{self, replay::lines},
-    runs::{Open, StoreArgs},
+    Exit, Failure, Global, Terminal,
+    args::{ProgramLanguage, StoreArgs},
+    host,
+    journal::Open,
+    op::{invoke::report, replay::lines},
     units::counted,
 };
 use clap::Args;
@@ -85,7 +86,7 @@ pub async fn replay(
         terminal.note("the record has no result, or only a part of it, so that nothing was compared");
     }
     let result = |data: &Value| data.get("result").cloned().unwrap_or(Value::Null);
-    op::report(replayed.output, terminal, result, |_| None)
+    report(replayed.output, terminal, result, |_| None)
 }
 
 /// The recorded program that is meant.

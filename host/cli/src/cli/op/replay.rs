@@ -2,9 +2,10 @@
 
 use crate::cli::{
     Exit, Failure, Global, Terminal,
+    args::{CallArgs, StoreArgs},
+    journal::Open,
     plugin::watch::Watch,
     reasons,
-    runs::{Open, StoreArgs},
     units::counted,
 };
 use clap::Args;
@@ -25,17 +26,6 @@ const SHORT: usize = 100;
 
 /// Host calls of one kind that are listed.
 const LISTED: usize = 20;
-
-/// Which call of a run.
-#[derive(Debug, Args)]
-pub struct CallArgs {
-    /// Step whose call to replay.
-    #[arg(long, value_name = "NAME")]
-    pub step: String,
-    /// Number of the step's recorded call, from 1; the last one if omitted.
-    #[arg(long, value_name = "N")]
-    pub call: Option<usize>,
-}
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {

@@ -3,7 +3,7 @@
 use super::{Component, sandbox};
 use crate::cli::{
     Exit, Failure, Global, Terminal,
-    trust::require_tool,
+    consent::require_tool,
     units::{bytes, duration, milliseconds},
 };
 use clap::Args;

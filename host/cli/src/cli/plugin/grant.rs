@@ -69,7 +69,7 @@ enum Kind {
     Skill,
     /// A directory under a name; read-only unless `--write` is given.
     Files,
-    /// What the plugin keeps from one call to the next, under a name.
+    /// A store that the plugin keeps from one call to the next, under a name.
     Store,
     /// `http.fetch` requests to a host.
     Http,
@@ -195,7 +195,7 @@ struct Written {
     changed: bool,
     /// Grants that the plugin does not ask for.
     unused: Vec<String>,
-    /// What the grant needs in addition, a sentence each.
+    /// Returns the settings that the grant needs in addition, a sentence each.
     missing: Vec<String>,
 }
 

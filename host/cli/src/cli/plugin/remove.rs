@@ -1,12 +1,12 @@
-//! `opcell plugin remove` and `opcell plugin revoke`.
+//! `opcell plugin remove`.
 
 use super::{Exit, Failure, Global, Terminal, named};
 use crate::cli::missing::no_project;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use opcell::{
     config::{
         Config,
-        edit::{self, EditError, OldGrant},
+        edit::{self, EditError},
         lock::write_whole,
     },
     places::Places,
@@ -22,32 +22,8 @@ pub struct RemoveArgs {
     plugin: String,
 }
 
-#[derive(Debug, Args)]
-pub struct RevokeArgs {
-    /// The plugin's name in the project.
-    plugin: String,
-    /// Kind of the grant.
-    kind: Kind,
-    /// Name of the tool, the skill, the directory or the store, or the host.
-    what: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// A tool.
-    Tool,
-    /// A skill.
-    Skill,
-    /// A directory.
-    Files,
-    /// What the plugin keeps from one call to the next; it stays on disk.
-    Store,
-    /// Requests to a host.
-    Http,
-}
-
 /// Rewrites the project file. Returns it, and whether anything changed.
-fn rewrite(
+pub(super) fn rewrite(
     config: &Config,
     change: impl FnOnce(&str) -> Result<String, EditError>,
 ) -> Result<(PathBuf, bool), Failure> {
@@ -87,32 +63,6 @@ pub fn remove(global: &Global, args: &RemoveArgs, terminal: &Terminal) -> Result
         terminal.json(&json!({"plugin": args.plugin, "file": file, "removed": true}))?;
     } else {
         terminal.line(&format!("removed {} from {}, with its grants", args.plugin, file.display()))?;
-    }
-    Ok(Exit::Done)
-}
-
-pub fn revoke(global: &Global, args: &RevokeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.proposed()?;
-    named(&config, &args.plugin)?;
-    let grant = match args.kind {
-        Kind::Tool => OldGrant::Tool(&args.what),
-        Kind::Skill => OldGrant::Skill(&args.what),
-        Kind::Files => OldGrant::Files(&args.what),
-        Kind::Store => OldGrant::Store(&args.what),
-        Kind::Http => OldGrant::Http(&args.what),
-    };
-    let consented = global.consented(&config)?;
-    let (file, changed) = rewrite(&config, |text| edit::revoke(text, &args.plugin, grant))?;
-    if let Some(before) = consented.filter(|_| changed) {
-        // Less than what was consented to.
-        global.consent(&Config::load(&file)?, &before, |_| false, terminal)?;
-    }
-    if terminal.json {
-        terminal.json(&json!({"plugin": args.plugin, "file": file, "changed": changed}))?;
-    } else if changed {
-        terminal.line(&format!("revoked in {}; see `opcell plugin explain {}`", file.display(), args.plugin))?;
-    } else {
-        terminal.line(&format!("nothing to change: {} grants no such thing", file.display()))?;
     }
     Ok(Exit::Done)
 }

@@ -5,9 +5,9 @@ use crate::{
     cases::{self, CaseFile, Outcome, Runner},
     cli::{
         Exit, Failure, Global, Terminal,
-        op::replay::{CallArgs, recorded},
+        args::{CallArgs, StoreArgs},
+        op::replay::recorded,
         reasons,
-        runs::StoreArgs,
         units::{bytes, duration},
     },
 };
@@ -60,13 +60,23 @@ pub struct TestArgs {
     store: StoreArgs,
 }
 
-#[derive(Debug, Args)]
-pub struct DevArgs {
-    /// The plugin's folder; this one if omitted.
-    path: Option<PathBuf>,
-    /// Run only the cases whose name contains this.
-    #[arg(long, value_name = "NAME")]
-    case: Option<String>,
+impl TestArgs {
+    /// The arguments of `opcell plugin dev`: test again on every change.
+    pub(super) fn watching(path: Option<PathBuf>, case: Option<String>) -> Self {
+        Self {
+            path,
+            case,
+            cases: None,
+            no_build: false,
+            watch: true,
+            update: false,
+            junit: None,
+            from_journal: None,
+            step: None,
+            call: None,
+            store: StoreArgs::default(),
+        }
+    }
 }
 
 /// A case that ran.
@@ -76,24 +86,6 @@ struct Done {
     differences: Vec<String>,
     receipt: serde_json::Value,
     updated: bool,
-}
-
-/// `opcell plugin dev`: as `test --watch`.
-pub(super) async fn dev(global: &Global, args: &DevArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let args = TestArgs {
-        path: args.path.clone(),
-        case: args.case.clone(),
-        cases: None,
-        no_build: false,
-        watch: true,
-        update: false,
-        junit: None,
-        from_journal: None,
-        step: None,
-        call: None,
-        store: StoreArgs::default(),
-    };
-    test(global, &args, terminal).await
 }
 
 pub(super) async fn test(global: &Global, args: &TestArgs, terminal: &Terminal) -> Result<Exit, Failure> {

@@ -1,20 +1,12 @@
-//! `opcell plugin verify`, `fetch` and `vendor`: plugins against everything that was pinned.
+//! `opcell plugin verify`: plugins against everything that was pinned.
 
-use super::{
-    Component, Exit, Failure, Global, Terminal, named,
-    registry::{self, Expected},
-};
+use super::{Component, Exit, Failure, Global, Terminal, named};
 use clap::Args;
 use opcell::{
-    config::{
-        Config, PluginConfig,
-        lock::Locked,
-        origin::{self, Origin},
-    },
+    config::{Config, PluginConfig, lock::Locked, origin},
     report::Rejected,
 };
 use opcell_ir::Diagnostic;
-use opcell_registry::store::{Store, VENDOR_FOLDER};
 use opcell_types::Digest;
 use serde_json::json;
 
@@ -24,20 +16,14 @@ pub struct VerifyArgs {
     plugin: Option<String>,
 }
 
-#[derive(Debug, Args)]
-pub struct FetchArgs {
-    /// The plugin's name in the project; without it, every plugin of a registry.
-    plugin: Option<String>,
-}
-
-fn chosen<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a PluginConfig>, Failure> {
+pub(super) fn chosen<'a>(config: &'a Config, name: Option<&str>) -> Result<Vec<&'a PluginConfig>, Failure> {
     match name {
         Some(name) => Ok(vec![named(config, name)?]),
         None => Ok(config.plugins.values().collect()),
     }
 }
 
-fn locked<'a>(config: &'a Config, plugin: &PluginConfig) -> Option<&'a Locked> {
+pub(super) fn locked<'a>(config: &'a Config, plugin: &PluginConfig) -> Option<&'a Locked> {
     config.lock.as_ref()?.plugin(&plugin.name)
 }
 
@@ -93,75 +79,4 @@ pub fn verify(global: &Global, args: &VerifyArgs, terminal: &Terminal) -> Result
         terminal.json(&json!(entries))?;
     }
     Ok(if broken { Exit::InputWrong } else { Exit::Done })
-}
-
-pub async fn fetch(global: &Global, args: &FetchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.trusted()?;
-    let mut fetched = Vec::new();
-    for plugin in chosen(&config, args.plugin.as_deref())? {
-        let Some(origin) = &plugin.origin else { continue };
-        let held = locked(&config, plugin);
-        if origin::verified(plugin, held, &config.store).is_ok() {
-            continue;
-        }
-        again(&config, plugin, origin, held).await?;
-        fetched.push(plugin.name.as_str());
-    }
-    if terminal.json {
-        terminal.json(&json!({"fetched": fetched}))?;
-    } else if fetched.is_empty() {
-        terminal.line("every plugin of a registry is on this machine")?;
-    } else {
-        terminal.line(&format!("fetched {}", fetched.join(", ")))?;
-    }
-    Ok(Exit::Done)
-}
-
-/// Fetches exactly the version of the lock.
-async fn again(config: &Config, plugin: &PluginConfig, origin: &Origin, held: Option<&Locked>) -> Result<(), Failure> {
-    let name = &plugin.name;
-    let pinned = held.and_then(|held| Some((held, held.digest.as_ref()?, held.manifest.as_deref()?)));
-    let Some((held, digest, manifest)) =
-        pinned.filter(|(_, _, manifest)| opcell_registry::reference::is_digest(manifest))
-    else {
-        let message = format!("plugin `{name}`: opcell.lock holds no version of {}", origin.reference);
-        let help = format!("fetch and accept one with `opcell plugin update {name}`");
-        return Err(Diagnostic::error("plugin-not-fetched", message).help(help).into());
-    };
-    let publisher = held.publisher.as_deref();
-    let expected =
-        Expected { name, pinned: publisher, accepted: None, unsigned: origin.unsigned, exports: &plugin.exports };
-    let found = registry::fetch(&origin.reference.at(manifest), &expected).await?;
-    if found.pulled.digests.blake3 != *digest {
-        let message =
-            format!("plugin `{name}`: what {} has at {manifest} is not what opcell.lock holds", origin.reference);
-        let help = "restore opcell.lock from version control".to_owned();
-        return Err(Diagnostic::error("plugin-changed", message).help(help).into());
-    }
-    let kept = config.store.keep(&found.pulled.stored);
-    kept.map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
-    origin::verified(plugin, Some(held), &config.store).map_err(|found| origin::rejected(config, plugin, *found))?;
-    Ok(())
-}
-
-pub fn vendor(global: &Global, terminal: &Terminal) -> Result<Exit, Failure> {
-    let config = global.trusted()?;
-    let folder = config.root.join(VENDOR_FOLDER);
-    let store = Store::new(vec![folder.clone()]);
-    let mut vendored = Vec::new();
-    for plugin in config.plugins.values().filter(|plugin| plugin.origin.is_some()) {
-        let stored = origin::verified(plugin, locked(&config, plugin), &config.store)
-            .map_err(|found| origin::rejected(&config, plugin, *found))?;
-        store.keep(&stored).map_err(|error| Diagnostic::error("store-not-written", error.to_string()))?;
-        vendored.push(plugin.name.as_str());
-    }
-    if terminal.json {
-        terminal.json(&json!({"folder": folder, "vendored": vendored}))?;
-    } else if vendored.is_empty() {
-        terminal.line("nothing to vendor: no plugin of the project comes from a registry")?;
-    } else {
-        terminal.line(&format!("copied {} to {}", vendored.join(", "), folder.display()))?;
-        terminal.note("keep it under version control, or copy it with the project");
-    }
-    Ok(Exit::Done)
 }

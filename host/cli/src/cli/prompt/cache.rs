@@ -47,7 +47,7 @@ fn dollars(tokens: usize, per_million: f64) -> f64 {
 }
 
 /// The table of parts, and the totals.
-pub fn text(prompt: &StepPrompt) -> String {
+pub fn text(prompt: &StepPrompt, title: String) -> String {
     let parts = parts(prompt);
     let (all, shared) = sums(&parts);
     let head = ["", "tokens", "second round", "another session"];
@@ -56,7 +56,7 @@ pub fn text(prompt: &StepPrompt) -> String {
         let other = if part.is_shared { "cached" } else { "new" };
         rows.push(vec![format!("  {}", part.name), format!("~{}", part.tokens), "cached".to_owned(), other.to_owned()]);
     }
-    let mut text = super::title(prompt);
+    let mut text = title;
     for line in columns(&rows, &[Align::Left, Align::Right, Align::Left, Align::Left]) {
         let _ = writeln!(text, "{line}");
     }

@@ -1,7 +1,7 @@
 //! `opcell runs answer`: the answer to a form of a tool that asks for input.
 
-use super::{Exit, Failure, Open, Sender, Terminal, adopt, send};
-use crate::cli::{approve, fill, input, units::counted};
+use super::{Exit, Failure, Open, Terminal, adopt, delivery::going_on};
+use crate::cli::{approve, args::Sender, fill, input, units::counted};
 use clap::Args;
 use opcell_engine::outcome::Question;
 use opcell_ir::Diagnostic;
@@ -92,5 +92,5 @@ pub async fn answer(open: &Open, args: &AnswerArgs, terminal: &Terminal) -> Resu
         InputAnswer::Cancel => "was cancelled",
     };
     terminal.note(&format!("recorded: the form of tool `{tool}` of MCP server `{server}` ({id}) {done}"));
-    send::going_on(open, &run, terminal).await
+    going_on(open, &run, terminal).await
 }

@@ -1,6 +1,7 @@
 //! `opcell runs repin`: runs that continue with the versions of plugins that the project has now.
 
-use super::{Exit, Failure, Open, Sender, Terminal, adopt, meant};
+use super::{Exit, Failure, Open, Terminal, adopt, meant};
+use crate::cli::args::Sender;
 use clap::Args;
 use opcell::{
     config::Config,

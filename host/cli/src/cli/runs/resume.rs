@@ -1,20 +1,21 @@
-//! `opcell runs resume` and `fork`: driving runs with the plugins of this project.
+//! `opcell runs resume`: driving a run with the plugins of this project.
 
-use super::{Exit, Failure, Open, Sender, Terminal, adopt, meant};
+use super::{Exit, Failure, Open, Terminal, adopt, meant};
 use crate::cli::{
-    approve, follow,
-    stop::{Stop, StopArgs},
+    approve,
+    args::{Sender, StopArgs},
+    follow,
+    stop::Stop,
     units::counted,
 };
 use clap::Args;
-use opcell::{config::Config, host::Host, standing};
+use opcell::{config::Config, host::Host};
 use opcell_engine::{
     Message, ResumeOptions, RunError,
     event::{Answer, EffectId},
 };
 use opcell_ir::Diagnostic;
 use opcell_journal::{Cut, JournalError, RunId};
-use serde_json::json;
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
@@ -35,7 +36,7 @@ pub struct ResumeArgs {
     stop: StopArgs,
 }
 
-/// How to settle the effects in doubt.
+/// The settlement of effects in doubt.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 struct DoubtArgs {
@@ -82,7 +83,14 @@ pub async fn resume(config: Config, args: &ResumeArgs, terminal: &Terminal) -> R
     take_up(&host, &entry.run, cut, args.stop, terminal).await
 }
 
-async fn take_up(host: &Host, run: &RunId, cut: Cut, stop: StopArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+/// Drives a run from its journal and follows it.
+pub(super) async fn take_up(
+    host: &Host,
+    run: &RunId,
+    cut: Cut,
+    stop: StopArgs,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let stop = Stop::listen(stop, true, terminal)?;
     let options = ResumeOptions { detach: true, cut, ..ResumeOptions::default() };
     let taken = match host.resume(run, options).await {
@@ -106,107 +114,4 @@ async fn take_up(host: &Host, run: &RunId, cut: Cut, stop: StopArgs, terminal: &
     let state = host.engine().state_at(run, Some(past)).await?;
     let steps = state.program().map(|program| program.ir().steps.iter().map(|step| step.name.clone()).collect());
     follow::follow(host, &taken, steps.unwrap_or_default(), past, &stop, terminal).await
-}
-
-#[derive(Debug, Args)]
-pub struct ForkArgs {
-    /// Run ID, unique prefix of one, or `last`.
-    #[arg(value_name = "RUN")]
-    run: String,
-    /// Number of the last shared event, as `opcell runs show --events` lists it.
-    #[arg(long, value_name = "SEQ")]
-    at: u64,
-    #[command(flatten)]
-    options: NewRunOptions,
-}
-
-/// The new run.
-#[derive(Debug, Args)]
-struct NewRunOptions {
-    /// ID of the new run; must be unique. Generated if omitted.
-    #[arg(long = "as", value_name = "NAME", value_parser = crate::cli::run::run_id)]
-    name: Option<opcell::run::NewRunId>,
-    /// Create the run without driving it, to look at it before you resume it or leave it to a worker.
-    #[arg(long)]
-    hold: bool,
-    #[command(flatten)]
-    stop: StopArgs,
-}
-
-pub async fn fork(config: Config, args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = crate::cli::host(config, terminal).await?;
-    crate::cli::warn_of_skills(&host);
-    let source = source(&host, &args.run, terminal).await?;
-    forked(&host, &source, args.at, &args.options, terminal).await
-}
-
-#[derive(Debug, Args)]
-pub struct RetryArgs {
-    /// Run ID, unique prefix of one, or `last`.
-    #[arg(value_name = "RUN")]
-    run: String,
-    /// Step to begin again with, as it was last entered. Defaults to the call with which the run failed.
-    #[arg(long, value_name = "STEP")]
-    step: Option<String>,
-    #[command(flatten)]
-    options: NewRunOptions,
-}
-
-/// A run that has ended stays what it is: a fork makes the call again.
-pub async fn retry(config: Config, args: &RetryArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let host = crate::cli::host(config, terminal).await?;
-    crate::cli::warn_of_skills(&host);
-    let source = source(&host, &args.run, terminal).await?;
-    let at = host.engine().retry_point(&source, args.step.as_deref()).await?;
-    forked(&host, &source, at, &args.options, terminal).await
-}
-
-/// The run to share the first events of, which its user has adopted if it was not made here.
-async fn source(host: &Host, named: &str, terminal: &Terminal) -> Result<RunId, Failure> {
-    let entry = meant(&host.engine().runs().await?, named)?.clone();
-    adopt::ask(&Open { engine: host.engine().clone() }, &entry.run, &entry.workflow, terminal)?;
-    Ok(entry.run)
-}
-
-/// Refuses a fork that this host could not drive, before there is one.
-async fn continuable(host: &Host, source: &RunId, at: u64) -> Result<(), Failure> {
-    let state = host.engine().shown_state(source, Some(at)).await?;
-    let here = standing::loaded(host).await;
-    match state.pins().iter().find(|(name, digest)| !here.has(name, digest)) {
-        None => Ok(()),
-        Some((name, pinned)) => {
-            let found = here.current(name).map_or_else(|| "none".to_owned(), ToString::to_string);
-            let (run, name, pinned) = (source.clone(), name.clone(), pinned.clone());
-            Err(RunError::Pin { run, name, pinned, found }.into())
-        }
-    }
-}
-
-async fn forked(
-    host: &Host,
-    source: &RunId,
-    at: u64,
-    options: &NewRunOptions,
-    terminal: &Terminal,
-) -> Result<Exit, Failure> {
-    if !options.hold {
-        continuable(host, source, at).await?;
-    }
-    if host.engine().shares_approval(source, at).await? {
-        approve::given_by_a_person()?;
-    }
-    let fork = host.engine().fork_by(source, at, options.name.clone(), Sender::default().name()).await?;
-    if options.hold {
-        match terminal.json {
-            true => terminal.json(&json!({"run": fork}))?,
-            false => terminal.line(&format!(
-                "{fork}  created; inspect it with `opcell runs show {fork}`, resume it with `opcell runs resume {fork}`"
-            ))?,
-        }
-        return Ok(Exit::Done);
-    }
-    if !terminal.json {
-        terminal.note(&format!("run {fork}: run {source} after event {at}"));
-    }
-    take_up(host, &fork, Cut::Tail, options.stop, terminal).await
 }

@@ -1,4 +1,4 @@
-//! `opcell runs show` and `replay`.
+//! `opcell runs show`: what a run did, step by step.
 
 use super::{Exit, Failure, Open, Terminal, list};
 use crate::cli::{
@@ -13,7 +13,7 @@ use opcell::{
     standing::{STUCK_SECONDS, Standing},
 };
 use opcell_engine::{
-    Event, Recorded, RunError, Trace,
+    Recorded, RunError, Trace,
     call::{Compacted, Summary},
     conversation::{Message, Role, Usage},
     event::CallAnswer,
@@ -24,7 +24,6 @@ use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
 use opcell_journal::RunId;
 use opcell_types::{InputAnswer, Value, value::MAX_BYTES};
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use serde_json::json;
 use std::{
     collections::{BTreeSet, HashSet},
     fmt::Write as _,
@@ -166,40 +165,6 @@ impl Serialize for Shown<'_> {
         entries.serialize_entry("event", &self.recorded.event)?;
         entries.end()
     }
-}
-
-#[derive(Debug, Args)]
-pub struct ReplayArgs {
-    /// Run ID, unique prefix of one, or `last`.
-    #[arg(value_name = "RUN")]
-    run: String,
-}
-
-pub async fn replay(open: &Open, args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let run = open.run(&args.run).await?;
-    let events = open.entry(&run).await?.records;
-    let Some(divergence) = open.engine.replay(&run).await? else {
-        if terminal.json {
-            terminal.json(&json!({"ok": true, "run": run, "events": events}))?;
-        } else {
-            terminal.line(&format!("replayed {events} events of run {run}: this version decides the same"))?;
-        }
-        return Ok(Exit::Done);
-    };
-    let (recorded, decided) = (&divergence.recorded.event, divergence.decided.as_ref());
-    if terminal.json {
-        terminal.json(&json!({
-            "ok": false, "run": run, "seq": divergence.recorded.seq, "recorded": recorded, "decided": decided,
-        }))?;
-    } else {
-        terminal.failed(&format!(
-            "run {run} was decided otherwise: event {} is\n  {}\nand this version decides\n  {}",
-            divergence.recorded.seq,
-            recorded.to_json(),
-            decided.map_or_else(|| "null".to_owned(), Event::to_json)
-        ));
-    }
-    Ok(Exit::RunFailed)
 }
 
 fn short(text: &str, width: usize) -> String {
@@ -568,7 +533,7 @@ fn call_answered(call: &CallTrace) -> String {
     format!("call {tool} {what}{from}; shown {question}: {arguments}")
 }
 
-/// What the rounds of a conversation were not sent: a line for each number of consecutive rounds without the same.
+/// The parts of a conversation that its rounds were not sent: a line for each number of consecutive rounds without the same.
 fn shortenings(rounds: &[Round]) -> Vec<String> {
     let mut found: Vec<(usize, usize, &Compacted)> = Vec::new();
     for (at, round) in rounds.iter().enumerate() {
@@ -589,7 +554,7 @@ fn shortenings(rounds: &[Round]) -> Vec<String> {
     found.into_iter().map(line).collect()
 }
 
-/// What was not sent of a conversation.
+/// The parts of a conversation that were not sent.
 fn left_out(of: &Compacted) -> String {
     let parts = [(of.results, "tool result"), (of.rounds, "round")];
     let parts = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, noun)| counted(n.into(), noun));

@@ -1,6 +1,7 @@
 //! `opcell tools show NAME`, and the same as the page `docs/tools.md`.
 
 use crate::cli::{Exit, Failure, Global, Terminal};
+use clap::Args;
 use opcell::{http::request::FetchRequest, report::printable};
 use opcell_ir::Diagnostic;
 use opcell_session::tools::descriptions;
@@ -125,7 +126,15 @@ fn text(tool: &HostTool) -> String {
     text
 }
 
-pub(super) async fn show(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, Failure> {
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The tool, such as `http.fetch`.
+    #[arg(value_name = "TOOL")]
+    name: String,
+}
+
+pub(super) async fn show(global: &Global, args: &ShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+    let name = args.name.as_str();
     let tools = all();
     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
         if terminal.json {

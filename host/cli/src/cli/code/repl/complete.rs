@@ -1,6 +1,6 @@
 //! The end of an entry: one with open brackets, texts or blocks continues on the next line.
 
-use crate::cli::code::ProgramLanguage;
+use crate::cli::args::ProgramLanguage;
 
 /// Returns `true` if the entry continues with the next line. `ends_block`: its last line is empty.
 pub(super) fn is_open(language: ProgramLanguage, entry: &str, ends_block: bool) -> bool {
@@ -17,7 +17,7 @@ pub(super) fn is_open(language: ProgramLanguage, entry: &str, ends_block: bool) 
     }
 }
 
-/// What opens and closes in a language.
+/// The comments and quotes of a language.
 struct Syntax {
     line_comment: &'static str,
     block_comments: bool,
@@ -32,7 +32,7 @@ const JAVASCRIPT: Syntax =
 const PYTHON: Syntax =
     Syntax { line_comment: "#", block_comments: false, long_quotes: &["\"\"\"", "'''"], quotes: &['"', '\''] };
 
-/// What is open at the end of a text.
+/// The brackets and texts that are open at the end of a program.
 #[derive(Default)]
 struct Scan {
     brackets: i64,

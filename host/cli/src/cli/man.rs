@@ -1,19 +1,12 @@
-//! `opcell completions` and `opcell man`: made of the same description as the command line itself.
+//! `opcell man`: pages made of the same description as the command line itself.
 
-use super::{Cli, Exit, Failure, Terminal, complete};
-use clap::{Args, CommandFactory as _};
-use clap_complete::Shell;
+use super::{Exit, Failure, Terminal};
+use clap::{Args, Command};
 use opcell_types::files::{Readers, make_folder};
 use std::{
     io::{self, Write as _},
     path::PathBuf,
 };
-
-#[derive(Debug, Args)]
-pub struct CompletionsArgs {
-    /// The shell.
-    shell: Shell,
-}
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
@@ -22,22 +15,17 @@ pub struct ManArgs {
     out: Option<PathBuf>,
 }
 
-pub fn completions(args: &CompletionsArgs) -> Result<Exit, Failure> {
-    io::stdout().write_all(&complete::script(args.shell)?)?;
-    Ok(Exit::Done)
-}
-
-pub fn man(args: &ManArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub fn man(args: &ManArgs, command: Command, terminal: &Terminal) -> Result<Exit, Failure> {
     let Some(folder) = &args.out else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        clap_mangen::Man::new(command).render(&mut page)?;
         io::stdout().write_all(&page)?;
         return Ok(Exit::Done);
     };
     let made = make_folder(folder, Readers::Shared)?;
     // The pages are made apart, because their maker would write through links.
     let apart = tempfile::tempdir()?;
-    clap_mangen::generate_to(Cli::command(), apart.path())?;
+    clap_mangen::generate_to(command, apart.path())?;
     for page in std::fs::read_dir(apart.path())? {
         let page = page?;
         made.replace(page.file_name(), &std::fs::read(page.path())?, Readers::Shared)?;

@@ -1,68 +1,21 @@
-//! `opcell runs signal`, `approve` and `cancel`: messages to a run, whoever drives it.
+//! `opcell runs approve`: answers to what a run asks, whoever drives it.
 
-use super::{Exit, Failure, Open, Sender, Terminal, adopt};
-use crate::cli::{Global, approve, chat, fill, follow, input, plugin, units::counted};
+use super::{
+    Exit, Failure, Global, Open, Terminal, adopt,
+    delivery::{going_on, sent},
+};
+use crate::cli::{approve, args::Sender, fill, follow, input, plugin, units::counted};
 use clap::{Args, ValueEnum};
 use opcell::remedy;
 use opcell_engine::{
-    AskedApproval, AskedGrant, Delivery, MESSAGE_SIGNAL, Message, NotChosen, ResumeOptions, RunError, State, Status,
-    Wanted,
+    AskedApproval, AskedGrant, Delivery, Message, NotChosen, State, Wanted,
     event::{CallAnswer, GrantScope},
-    outcome::{Question, RunOutcome},
+    outcome::Question,
 };
-use opcell_ir::{
-    Diagnostic,
-    ir::{Form, Judge},
-};
-use opcell_journal::{JournalError, RunId};
+use opcell_ir::Diagnostic;
+use opcell_journal::RunId;
 use opcell_types::{Denial, Value};
 use serde_json::json;
-
-#[derive(Debug, Args)]
-pub struct SignalArgs {
-    /// Run ID, unique prefix of one, or `last`.
-    #[arg(value_name = "RUN")]
-    run: String,
-    /// Name of the signal.
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// Data of the signal: JSON, text, `@FILE` or `-` for standard input. Defaults to null.
-    #[arg(long, value_name = "DATA")]
-    data: Option<String>,
-    #[command(flatten)]
-    sender: Sender,
-}
-
-pub async fn signal(open: &Open, args: &SignalArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let run = open.run(&args.run).await?;
-    let data = args.data.as_deref().map(input::value).transpose()?.unwrap_or(Value::Null);
-    let state = open.engine.shown_state(&run, None).await?;
-    // What approves is for people, by whichever command it is sent.
-    let may_approve = match approve::given_by_a_person() {
-        Ok(()) => true,
-        Err(refused) if state.signals().approvals.contains(args.name.as_str()) => return Err(refused),
-        Err(_) => false,
-    };
-    if let Some(why) = refused(&state, &args.name) {
-        return Err(Diagnostic::error("event-not-taken", why).help("`opcell runs show` shows where the run is").into());
-    }
-    let sender = opcell_engine::Sender { by: args.sender.name(), key: None, may_approve };
-    let delivery = open.engine.signal_from(&run, &args.name.as_str().into(), data, sender).await?;
-    let delivery = delivery.unwrap_or(Delivery::Queued);
-    sent(open, &run, &delivery, terminal).await
-}
-
-/// Why the state that a run is in does not take an event from outside: kept, it would happen in a later state.
-fn refused(state: &State, name: &str) -> Option<String> {
-    let program = state.program()?;
-    let mut current = state.current_steps().into_iter().filter_map(|(step, _)| program.ir().step(&step));
-    let speaking = current.find(|step| {
-        matches!(step.form, Form::Session { .. })
-            && matches!(step.judge, Some(Judge::Event { .. }))
-            && name != MESSAGE_SIGNAL
-    })?;
-    chat::refuses(Some(speaking), name)
-}
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
@@ -112,7 +65,7 @@ pub enum Remember {
     Always,
 }
 
-/// How long a grant lasts.
+/// The duration of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GrantFor {
     /// The call that was refused.
@@ -252,16 +205,6 @@ async fn answer_calls(
     going_on(open, run, terminal).await.map(Some)
 }
 
-/// Says how a run continues that no one drives.
-pub(super) async fn going_on(open: &Open, run: &RunId, terminal: &Terminal) -> Result<Exit, Failure> {
-    if !open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven) {
-        terminal.note(&format!(
-            "the run continues with `opcell runs resume {run}`, or with the next worker of this journal"
-        ));
-    }
-    Ok(Exit::Done)
-}
-
 /// Why an answer is for no question, with the commands that would answer one.
 fn not_chosen<T>(
     run: &RunId,
@@ -362,60 +305,4 @@ fn allowed(run: &RunId, state: &State, denial: &Denial) -> Result<(), Failure> {
         denial.capability, denial.remedy
     );
     Err(Diagnostic::error("grant-does-not-fit", message).help("refuse it: `--refuse`").into())
-}
-
-async fn sent(open: &Open, run: &RunId, delivery: &Delivery, terminal: &Terminal) -> Result<Exit, Failure> {
-    let driven = open.engine.runs().await?.iter().any(|entry| entry.run == *run && entry.driven);
-    if terminal.json {
-        let step = match delivery {
-            Delivery::Now(step) => Some(step),
-            Delivery::Queued => None,
-        };
-        terminal.json(&json!({"ok": true, "run": run, "step": step, "kept": step.is_none(), "driven": driven}))?;
-        return Ok(Exit::Done);
-    }
-    terminal.note(&match delivery {
-        Delivery::Now(step) => format!("sent: step `{step}` of run `{run}` receives it"),
-        Delivery::Queued => format!("queued: no step of run `{run}` waits for it yet"),
-    });
-    going_on(open, run, terminal).await
-}
-
-#[derive(Debug, Args)]
-pub struct CancelArgs {
-    /// Run ID, unique prefix of one, or `last`.
-    #[arg(value_name = "RUN")]
-    run: String,
-    /// Reason to record with the cancellation.
-    #[arg(long, value_name = "TEXT", default_value = "cancelled")]
-    reason: String,
-    #[command(flatten)]
-    sender: Sender,
-}
-
-/// A run without a driver is ended here: cancelling needs no plugin, because no effect starts any more.
-pub async fn cancel(open: &Open, args: &CancelArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let run = open.run(&args.run).await?;
-    let message = Message::Cancel { reason: args.reason.as_str().into(), by: args.sender.name() };
-    open.engine.send(&run, &message).await?;
-    let options = ResumeOptions { unpinned: true, ..ResumeOptions::default() };
-    match open.engine.resume(&run, options).await {
-        Ok(handle) => cancelled(&run, Some(handle.finished().await?), terminal),
-        Err(RunError::Journal(error)) if matches!(*error, JournalError::Held { .. }) => cancelled(&run, None, terminal),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn cancelled(run: &RunId, outcome: Option<RunOutcome>, terminal: &Terminal) -> Result<Exit, Failure> {
-    let status = outcome.as_ref().map(|outcome| outcome.status);
-    if terminal.json {
-        terminal.json(&json!({"ok": true, "run": run, "status": status}))?;
-    } else {
-        terminal.note(&match status {
-            Some(Status::Cancelled) => format!("run `{run}` is cancelled"),
-            Some(status) => format!("run `{run}` is {status}"),
-            None => format!("asked the process that drives run `{run}` to cancel it"),
-        });
-    }
-    Ok(Exit::Done)
 }

@@ -44,7 +44,7 @@ pub struct Person {
 
 impl Lines {
     /// Lines from stdin; those of a person are kept in the history of this name, if there is one.
-    pub(in crate::cli) fn stdin(terminal: &Terminal, stop: &Stop, history: Option<&str>) -> Self {
+    pub(super) fn stdin(terminal: &Terminal, stop: &Stop, history: Option<&str>) -> Self {
         let asks = !terminal.quiet && io::stdin().is_terminal();
         if asks
             && io::stdout().is_terminal()
@@ -68,7 +68,7 @@ impl Lines {
     }
 
     /// The next line of a program, as it is written.
-    pub(in crate::cli) fn next_of_program(&mut self, prompt: &str) -> io::Result<ProgramLine> {
+    pub(super) fn next_of_program(&mut self, prompt: &str) -> io::Result<ProgramLine> {
         match self {
             Self::Scripted(lines) => Ok(lines.next().map_or(ProgramLine::End, ProgramLine::Text)),
             Self::Stdin { prompts, stop } => {
@@ -86,7 +86,7 @@ impl Lines {
 }
 
 /// A line of a program.
-pub(in crate::cli) enum ProgramLine {
+pub(super) enum ProgramLine {
     Text(String),
     /// The person starts anew.
     Interrupted,

@@ -1,6 +1,7 @@
 //! `opcell mcp add`: a server that a registry publishes becomes one of the project.
 
-use super::{Exit, Failure, Global, Terminal, accepted};
+use super::accepted;
+use crate::cli::{Exit, Failure, Global, Terminal, host};
 use clap::Args;
 use opcell::{
     config::{
@@ -234,7 +235,7 @@ async fn pin(global: &Global, name: &str, terminal: &Terminal) -> Result<Exit, F
             return Ok(Exit::Done);
         }
     };
-    let servers = super::super::host(config.clone(), terminal).await?.mcp_servers().await;
+    let servers = host(config.clone(), terminal).await?.mcp_servers().await;
     let Some(server) = servers.iter().find(|server| server.name == name) else { return Ok(Exit::Done) };
     if let Some(problem) = &server.problem {
         let finding = Diagnostic::error("mcp-not-started", problem.clone());
