@@ -29,7 +29,7 @@ const READERS: [&str; 2] = ["openapi-spec-validator==0.9.0", "openapi-python-cli
 /// A generator of types in TypeScript, the client that uses them, and the compiler that checks both, from npm.
 const TYPESCRIPT: [&str; 3] = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3"];
 
-/// What looks for barriers on pages, from npm.
+/// The package of npm that looks for barriers on pages.
 const AXE: [&str; 1] = ["axe-core@4.14.1"];
 
 /// A linter of descriptions of APIs, from npm.

@@ -390,7 +390,7 @@ fn slow_registry(component: Vec<u8>, meanwhile: impl Fn() + Send + 'static) -> S
 }
 
 #[test]
-fn what_changes_while_a_registry_is_waited_for_is_kept_and_not_consented_to() {
+fn changes_while_a_registry_is_waited_for_stay_and_get_no_consent() {
     for pulled in ["touch PWNED", ""] {
         let person = Person::new();
         person.write_guest("old");

@@ -201,7 +201,7 @@ impl Expected {
             && (self.checks.is_empty() || self.checks.contains(check))
     }
 
-    /// What it names of one side that did not fail.
+    /// Returns the cases that it names for one side and that did not fail.
     fn passed<'a>(&'a self, failed: &'a BTreeSet<Failed>) -> impl Iterator<Item = String> + 'a {
         let of = |revision: &String, scenario: &String| {
             let checks = failed.iter().filter(|failed| failed.1 == *revision && failed.2 == *scenario);

@@ -277,7 +277,7 @@ fn a_token_reaches_its_tenant_with_its_scopes_until_it_is_revoked() {
     }
 }
 
-/// What the run's input names is known only once the run gets there: a signal that was sent before may be meant for
+/// The name that the run's input gives is known only once the run gets there: an earlier signal may be meant for
 /// something that is no approval.
 #[test]
 fn a_token_that_may_not_approve_does_not_approve_in_a_workflow_that_is_chosen_at_run_time() {
