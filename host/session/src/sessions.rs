@@ -28,7 +28,9 @@ use opcell_engine::receipt::Provider;
 use opcell_ir::ir;
 use opcell_types::{ToolDescription, Value};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// Gives facts about the session that is opened, as name and value; the date among them.
 pub type RuntimeMetadata = Arc<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
@@ -55,6 +57,37 @@ pub struct HostSessions {
     rounds: Option<Semaphore>,
     /// The tokens that models take.
     windows: Windows,
+    /// Receives figures of rounds and calls.
+    figures: Option<Arc<dyn SessionFigures>>,
+}
+
+/// Receives figures of what sessions do, for metrics. Must not block.
+pub trait SessionFigures: Send + Sync {
+    /// A model was asked, and has answered or failed to.
+    fn answered(&self, round: RoundFigures<'_>);
+
+    /// A tool was called, and has returned or failed.
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>);
+}
+
+/// One round of a model.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct RoundFigures<'a> {
+    /// The model that was asked: `PROVIDER/MODEL`, or a name of its own.
+    pub model: &'a str,
+    /// The time from the request to the whole answer, repeated requests included.
+    pub took: Duration,
+    /// The answer.
+    pub reply: Result<&'a ModelReply, &'a Failure>,
+}
+
+impl<'a> RoundFigures<'a> {
+    /// The figures of a round.
+    #[must_use]
+    pub fn new(model: &'a str, took: Duration, reply: Result<&'a ModelReply, &'a Failure>) -> Self {
+        Self { model, took, reply }
+    }
 }
 
 impl std::fmt::Debug for HostSessions {
@@ -129,7 +162,12 @@ impl Sessions for HostSessions {
             Some(rounds) => rounds.acquire().await.ok(),
             None => None,
         };
-        self.complete_shortened(&round, sink).await.map_err(|failure| self.models.ruled(&round, failure))
+        let begun = Instant::now();
+        let reply = self.complete_shortened(&round, sink).await;
+        if let Some(figures) = &self.figures {
+            figures.answered(RoundFigures::new(&round.model, begun.elapsed(), reply.as_ref()));
+        }
+        reply.map_err(|failure| self.models.ruled(&round, failure))
     }
 
     fn tool_effects(&self, tool: &str) -> Effects {
@@ -146,10 +184,15 @@ impl Sessions for HostSessions {
     }
 
     async fn call_tool(&self, call: ToolCall) -> Reply<Value> {
-        match &call.session.code {
+        let begun = Instant::now();
+        let reply = match &call.session.code {
             Some(code) if call.request.name == RUN_CODE => self.run_code(&call, code).await,
             _ => self.tools.call(&call).await,
+        };
+        if let Some(figures) = &self.figures {
+            figures.called(&call.request.name, begun.elapsed(), reply.result.as_ref().err());
         }
+        reply
     }
 }
 

@@ -1,6 +1,6 @@
 //! Puts a host's sessions together.
 
-use super::{HostSessions, RuntimeMetadata};
+use super::{HostSessions, RuntimeMetadata, SessionFigures};
 use crate::code::Programs;
 use crate::models::{Model, Models, ModelsConfig, ModelsError, Recorder};
 use crate::prompt::ContextFile;
@@ -89,6 +89,7 @@ pub struct HostSessionsBuilder {
     approve: ir::ApprovalRules,
     augmenters: Vec<Augmenter>,
     rounds: Option<u32>,
+    figures: Option<Arc<dyn SessionFigures>>,
 }
 
 impl std::fmt::Debug for HostSessionsBuilder {
@@ -216,6 +217,13 @@ impl HostSessionsBuilder {
         self
     }
 
+    /// Receives figures of each round of a model and each call of a tool.
+    #[must_use]
+    pub fn figures(mut self, figures: Arc<dyn SessionFigures>) -> Self {
+        self.figures = Some(figures);
+        self
+    }
+
     /// Puts the parts together. Blocks when it records.
     ///
     /// # Errors
@@ -250,6 +258,7 @@ impl HostSessionsBuilder {
             augmenters: self.augmenters,
             rounds: self.rounds.map(|rounds| Semaphore::new(rounds as usize)),
             windows: crate::compaction::Windows::default(),
+            figures: self.figures,
         })
     }
 }
