@@ -8,6 +8,7 @@
 mod approval;
 mod callee;
 mod form;
+mod governance;
 pub mod guard;
 mod routing;
 mod session;
@@ -19,6 +20,7 @@ pub use form::{
     Branch, Condition, Delegate, DelegateTarget, Exit, ExitStatus, Form, Invoke, Parallel, Predicate, PromptString,
     Reduce, Transform, TransformOperation, Wait,
 };
+pub use governance::Governance;
 pub use guard::{Guard, GuardRule};
 pub use routing::{Control, Goto, Judge, Orchestration, Route};
 pub use session::{
@@ -94,6 +96,9 @@ pub struct WorkflowIr {
     /// Ceilings of a whole run.
     #[serde(default, skip_serializing_if = "RunLimits::is_unlimited")]
     pub limits: RunLimits,
+    /// Rules that the document declares about its own use.
+    #[serde(default, skip_serializing_if = "Governance::is_empty")]
+    pub governance: Governance,
     /// Run-scoped named values.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub artifacts: IndexMap<Arc<str>, Artifact>,

@@ -21,6 +21,7 @@ mod withdraw;
 use crate::{
     builtin,
     consent::{Cover, Covers},
+    governance::PackPolicy,
     http::HttpRule,
     inner_calls::ProjectTool,
     places::Places,
@@ -109,6 +110,8 @@ pub struct Config {
     pub sessions: SessionSettings,
     /// The judge, or operation, that is asked before each transition of a pack.
     pub authorizer: Option<String>,
+    /// The answer to the governance that packs declare.
+    pub pack_policy: PackPolicy,
     /// The journal of runs; `None` is in memory.
     pub journal: Option<JournalSettings>,
     /// `true` if the arguments and answers of plugins' host calls are recorded with their runs.
@@ -623,6 +626,7 @@ impl Config {
             servers: IndexMap::new(),
             sessions: SessionSettings::default(),
             authorizer: None,
+            pack_policy: PackPolicy::default(),
             journal: None,
             record_host_calls: false,
             triggers: Vec::new(),

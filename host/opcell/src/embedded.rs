@@ -11,7 +11,7 @@ use opcell_engine::{
 };
 use opcell_ir::Diagnostic;
 use opcell_sandbox::{Receipt as CellReceipt, host::LogEvent};
-use opcell_session::models::Model;
+use opcell_session::{models::Model, sessions::RoundFigures};
 use opcell_types::{CallContext, ToolDescription, TouchLog, Value, text::one_line};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -143,6 +143,14 @@ impl LogSink for EmbeddedSink<dyn LogSink> {
 
     fn ended(&self, context: &CallContext, receipt: &CellReceipt) {
         self.tell("the log sink", |sink| sink.ended(context, receipt));
+    }
+
+    fn answered(&self, round: RoundFigures<'_>) {
+        self.tell("the log sink", |sink| sink.answered(round));
+    }
+
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>) {
+        self.tell("the log sink", |sink| sink.called(tool, took, failure));
     }
 }
 

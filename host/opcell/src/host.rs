@@ -176,7 +176,11 @@ impl Host {
         if !errors.is_empty() {
             return Err(StartError::Rejected(workflow.reject(errors)));
         }
-        let wrong = required_inputs::unchosen(workflow)
+        let wrong = self
+            .library
+            .refusal(workflow.ir())
+            .map(|refusal| workflow.locate(refusal))
+            .or_else(|| required_inputs::unchosen(workflow))
             .or_else(|| required_inputs::missing(workflow, &input))
             .or_else(|| required_inputs::unfit(workflow, &input));
         if let Some(wrong) = wrong {

@@ -89,6 +89,7 @@ pub mod triggers;
 
 mod embedded;
 pub mod gateway;
+pub mod governance;
 pub mod host;
 #[doc(hidden)]
 pub mod lineage;
@@ -137,7 +138,7 @@ pub use opcell_types::{
 };
 pub use report::Rejected;
 pub use run::{NotEnded, Outcome, ResumedRun, Run, RunRef, TypedReceipt, Workflow};
-pub use services::LogSink;
+pub use services::{LogSink, RoundFigures};
 pub use tenants::Tenant;
 pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "schemars")]

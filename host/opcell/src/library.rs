@@ -2,6 +2,7 @@
 
 use crate::{
     document::{self, Companion, Stamp, stamp},
+    governance::PackPolicy,
     places::real,
     report::Rejected,
     run::Workflow,
@@ -26,6 +27,8 @@ pub struct Library {
     known: RwLock<Arc<Known>>,
     /// The number of changes.
     changes: AtomicU64,
+    /// The project's answer to the governance of packs.
+    policy: PackPolicy,
 }
 
 impl std::fmt::Debug for Library {
@@ -94,9 +97,21 @@ impl Library {
     #[must_use]
     pub fn read_with_defaults(defaults: &[PathBuf], folders: &[PathBuf]) -> Self {
         let layers = defaults.iter().map(|folder| vec![folder.clone()]).chain([folders.to_vec()]).collect();
-        let library = Self { layers, known: RwLock::default(), changes: AtomicU64::default() };
+        let library =
+            Self { layers, known: RwLock::default(), changes: AtomicU64::default(), policy: PackPolicy::default() };
         library.refresh();
         library
+    }
+
+    /// The same workflows under a project's answer to the governance of packs.
+    #[must_use]
+    pub fn under(self, policy: PackPolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The reason why no run of a workflow may start: governance of its pack to which the project does not agree.
+    pub(crate) fn refusal(&self, ir: &WorkflowIr) -> Option<Diagnostic> {
+        self.policy.refusal(ir)
     }
 
     /// Adds a workflow, or takes the place of the one that has its name.
@@ -220,7 +235,12 @@ impl Workflows for Library {
     fn find(&self, name: &str) -> Option<Arc<WorkflowIr>> {
         let known = self.known();
         let named = || known.names.get(name)?.as_ref().ok();
-        known.added.get(name).or_else(named).map(|workflow| workflow.ir().clone())
+        let found = known.added.get(name).or_else(named)?;
+        if let Some(refusal) = self.refusal(found.ir()) {
+            tracing::warn!("the workflow `{name}` is not called: {}", refusal.message);
+            return None;
+        }
+        Some(found.ir().clone())
     }
 
     fn names(&self) -> Vec<String> {

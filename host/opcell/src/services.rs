@@ -14,9 +14,13 @@ use opcell_sandbox::{
     store::Stores,
 };
 use opcell_schema::Weight;
-use opcell_session::skills::{SkillError, SkillLibrary};
+pub use opcell_session::sessions::RoundFigures;
+use opcell_session::{
+    sessions::SessionFigures,
+    skills::{SkillError, SkillLibrary},
+};
 use opcell_types::{CallContext, Denial, Effects, Failure, Remedy, ToolDescription, TouchLog, Value, text::cleaned};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
 /// The name of the tool that performs HTTP requests.
@@ -53,6 +57,29 @@ pub trait LogSink: Send + Sync {
     fn ended(&self, context: &CallContext, receipt: &CellReceipt) {
         let _ = (context, receipt);
     }
+
+    /// A model of a session has answered a round, or failed to. Does nothing by default.
+    fn answered(&self, round: RoundFigures<'_>) {
+        let _ = round;
+    }
+
+    /// A tool that a model called has returned, or failed. Does nothing by default.
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>) {
+        let _ = (tool, took, failure);
+    }
+}
+
+/// The figures of sessions, for the sink of a host.
+pub(crate) struct FiguresTo(pub(crate) Arc<dyn LogSink>);
+
+impl SessionFigures for FiguresTo {
+    fn answered(&self, round: RoundFigures<'_>) {
+        self.0.answered(round);
+    }
+
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>) {
+        self.0.called(tool, took, failure);
+    }
 }
 
 /// A sink that several owners share.
@@ -63,6 +90,14 @@ impl<S: LogSink + ?Sized> LogSink for Arc<S> {
 
     fn ended(&self, context: &CallContext, receipt: &CellReceipt) {
         (**self).ended(context, receipt);
+    }
+
+    fn answered(&self, round: RoundFigures<'_>) {
+        (**self).answered(round);
+    }
+
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>) {
+        (**self).called(tool, took, failure);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     http::HttpClient,
     library::Library,
     report::Rejected,
+    services::{FiguresTo, LogSink},
     tenants::Tenants,
     tools::Fetch,
 };
@@ -54,6 +55,8 @@ pub(crate) struct SessionDeps<'a> {
     /// The result of [`own_tools`].
     pub own: Vec<SessionTool>,
     pub tenants: Arc<Tenants>,
+    /// Receives figures of rounds and calls.
+    pub sink: Option<Arc<dyn LogSink>>,
 }
 
 /// The host's own tools, as far as the project enables them: over its file roots, requests, commands.
@@ -145,6 +148,9 @@ pub(crate) fn build(settings: SessionSettings, around: SessionDeps<'_>) -> Resul
         .approve(settings.approve);
     for extension in extensions(around.catalog, around.grants, settings.contributions) {
         builder = builder.extension(extension);
+    }
+    if let Some(sink) = around.sink {
+        builder = builder.figures(Arc::new(FiguresTo(sink)));
     }
     if let Some(rounds) = settings.rounds_at_a_time {
         builder = builder.rounds_at_a_time(rounds);

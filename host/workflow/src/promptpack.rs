@@ -13,6 +13,7 @@ pub mod compose;
 pub mod composition;
 pub mod contracts;
 pub mod decode;
+mod governance;
 mod governed;
 mod media;
 pub mod pack;

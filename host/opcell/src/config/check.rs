@@ -16,6 +16,7 @@ use super::{
     },
 };
 use crate::{
+    governance::PackPolicy,
     http::{Credential, HttpRule, OriginPattern, SecretSource},
     report::Rejected,
     similar::similar_path,
@@ -95,6 +96,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
             ..checker.sessions(text.models, text.sessions, &text.tools, &text.mcp)
         },
         authorizer: text.packs.authorizer,
+        pack_policy: PackPolicy { environment: text.packs.environment, accepted: text.packs.accept_governance },
         tools: checker.tools(text.tools, &text.mcp),
         servers: checker.servers(text.mcp),
         record_host_calls: text.journal.as_ref().is_some_and(|journal| journal.get_ref().records_host_calls()),

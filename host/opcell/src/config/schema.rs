@@ -3,6 +3,7 @@
 //! It is made of the limits' own table and of what is written here; a test holds the names of all keys against what the
 //! reader takes.
 
+use crate::governance::OutsideRule;
 use opcell_sandbox::limits::{LimitSpec, TABLE};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
@@ -66,6 +67,8 @@ pub fn schema() -> Value {
             "sessions": {"$ref": "#/$defs/sessions", "description": "Model conversations."},
             "packs": about(table(&[], json!({
                 "authorizer": text("The judge, or the operation, that Opcell asks before each transition of a pack: its outcome `allow` permits the transition."),
+                "environment": text("The environment of the project. A pack that declares `approved_environments` runs only if this is one of them."),
+                "accept-governance": {"type": "array", "items": {"enum": OutsideRule::ALL.map(OutsideRule::as_str)}, "description": "Rules of packs' governance that Opcell does not enforce and that you enforce in another way. A pack that declares another such rule does not run."},
             })), "PromptPacks."),
             "journal": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/journal"}], "description": "The store of runs."},
             "triggers": named("trigger", "Schedules and webhooks that start runs, by name; `opcell serve` acts on them."),

@@ -3,6 +3,7 @@
 use super::schema;
 use crate::{
     config::OnDenied,
+    governance::OutsideRule,
     report::Rejected,
     triggers::{Missed, Signature},
 };
@@ -336,6 +337,10 @@ pub struct SessionsText {
 pub struct PacksText {
     /// The judge, or operation, that is asked before each transition.
     pub authorizer: Option<String>,
+    /// The environment that packs have to be approved for.
+    pub environment: Option<String>,
+    /// Rules of packs to which the operator sees.
+    pub accept_governance: Vec<OutsideRule>,
 }
 
 /// `[[sessions.approved]]`: one call, with these arguments and no others.

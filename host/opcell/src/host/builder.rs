@@ -626,11 +626,14 @@ impl Host {
         if let Some(authorizer) = &config.authorizer {
             catalog.declare_authorizer(authorizer);
         }
-        let library = Arc::new(Library::read_with_defaults(&config.default_workflows, &config.workflows));
+        let library = Library::read_with_defaults(&config.default_workflows, &config.workflows);
+        let library = Arc::new(library.under(config.pack_policy.clone()));
         let child_runs = Arc::new(ChildRuns::new(config.sessions.unnarrowed_workflows.clone()));
         let values = config.values;
         let shared = (parts.ground.clone(), parts.tenants.clone());
-        let sessions = Self::sessions_of(config, shared, &catalog, &library, child_runs.clone(), programs.clone())?;
+        let sink = parts.loader.sink.clone();
+        let sessions =
+            Self::sessions_of(config, shared, &catalog, &library, child_runs.clone(), programs.clone(), sink)?;
         let mut engine = match &parts.sibling {
             Some(engine) => engine.sibling(),
             None => Engine::builder(),
@@ -663,6 +666,7 @@ impl Host {
         library: &Arc<Library>,
         child_runs: Arc<ChildRuns>,
         programs: Arc<SessionPrograms>,
+        sink: Option<Arc<dyn LogSink>>,
     ) -> Result<Arc<HostSessions>, HostError> {
         let bindings =
             config.tools.iter().filter_map(|(name, target)| Some((name.clone(), target.operation()?.to_owned())));
@@ -685,6 +689,7 @@ impl Host {
             programs,
             own: ground.own,
             tenants,
+            sink,
         };
         Ok(Arc::new(sessions::build(config.sessions, surroundings)?))
     }

@@ -2,6 +2,7 @@
 //! run time, warnings where it runs all the same.
 
 use super::composition::RESERVED_NAMES;
+use super::governance;
 use super::governed;
 use super::pack::{Pack, Prompt};
 use super::rules;
@@ -55,7 +56,7 @@ impl Findings {
 pub fn checks(pack: &Pack) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     check_template_engine(pack, &mut found);
-    check_governance(pack, &mut found);
+    found.0.extend(governance::check(pack));
     check_agents(pack, &mut found);
     check_requires(pack, &mut found);
     check_tools(pack, &mut found);
@@ -98,15 +99,6 @@ fn check_tools(pack: &Pack, found: &mut Findings) {
 /// The names of artifacts that any state declares.
 fn artifact_names(spec: &Spec) -> BTreeSet<&str> {
     spec.states.values().flat_map(|state| state.artifacts.keys().map(String::as_str)).collect()
-}
-
-/// Finds rules of governance that nothing enforces.
-fn check_governance(pack: &Pack, found: &mut Findings) {
-    if pack.rest.get("metadata").and_then(|metadata| metadata.get("governance")).is_some() {
-        let message = "metadata.governance is not enforced: it describes the pack to people".to_owned();
-        let help = "the operator's policy is `authorizer` under [packs] of the project file, which is asked before each transition";
-        found.warning("no-effect", "/metadata/governance".to_owned(), message, help);
-    }
 }
 
 /// Finds what a pack asks of its template engine and this one does not do.

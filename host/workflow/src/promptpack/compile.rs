@@ -5,6 +5,7 @@ use super::checks::{check_prompts, checks};
 use super::compose::{self, compile_composition};
 use super::composition::{Available, Composition, Step as Node, validate_all};
 use super::contracts::Contracts;
+use super::governance;
 use super::pack::Pack;
 use super::rules;
 use super::schema::{Edition, SchemaError, check_pack};
@@ -346,9 +347,13 @@ impl Compiler<'_> {
             result: None,
             terminal_contract: None,
             limits: own.map(super::Spec::limits).unwrap_or_default(),
+            governance: governance::of(pack),
             artifacts: artifact_slots(own.iter().flat_map(|spec| spec.states.values())),
             workflows: Vec::new(),
         };
+        if let Some(span) = self.document.key_span("/metadata/governance") {
+            self.spans.insert("governance", span);
+        }
         for (name, state) in &states.states {
             let pointer = match own {
                 Some(_) => format!("/workflow/states/{}", pointer_part(name)),

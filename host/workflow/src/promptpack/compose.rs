@@ -9,7 +9,7 @@ use super::spec::State;
 use indexmap::IndexMap;
 use opcell_ir::interpolate::Interpolation;
 use opcell_ir::ir::{
-    Branch, Condition, Contribution, Delegate, DelegateTarget, Form, Invoke, OutputSpec, Parallel,
+    Branch, Condition, Contribution, Delegate, DelegateTarget, Form, Governance, Invoke, OutputSpec, Parallel,
     Predicate as IrPredicate, PromptString, Reduce, Retry, RunLimits, Session, SourceRef, SourceSpec, Step,
     StructuredOutput, ValueSpec, Version, WorkflowIr, Yields,
 };
@@ -37,6 +37,7 @@ pub fn compile_composition(name: &str, composition: &Composition, pack: &Pack, c
         result: Some(composition.output.as_str().into()).filter(|name: &Arc<str>| !name.is_empty()),
         terminal_contract: None,
         limits: RunLimits::default(),
+        governance: Governance::default(),
         artifacts: IndexMap::new(),
         workflows: Vec::new(),
     }

@@ -44,13 +44,18 @@ const SAME_BEGINNING: usize = 5;
 /// Stages that every session goes through, in this order.
 const STAGES: [&str; 3] = ["template", "provider", "validator"];
 
+/// Returns `true` unless a validator says that it does nothing.
+pub(super) fn is_enabled(validator: &Value) -> bool {
+    validator.get("enabled") != Some(&Value::Bool(false))
+}
+
 /// Reads it.
 pub(super) fn read(key: &str, prompt: &Prompt) -> (Governed, Vec<Refused>) {
     let mut governed = Governed::default();
     let mut refused = Vec::new();
     let rest = |field: &str| prompt.rest.get(field).filter(|value| !value.is_nullish());
     for (index, validator) in rest("validators").and_then(Value::as_array).into_iter().flatten().enumerate() {
-        if validator.get("enabled") == Some(&Value::Bool(false)) {
+        if !is_enabled(validator) {
             continue;
         }
         match guard(validator) {

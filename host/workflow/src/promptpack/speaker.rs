@@ -1,6 +1,7 @@
 //! From a prompt to a session: its text and variables, its tools and how they may be used, how the model generates.
 
 use super::composition::Composition;
+use super::governance;
 use super::governed;
 use super::pack::{Pack, Prompt, Tool, Variable};
 use super::rules;
@@ -45,6 +46,7 @@ pub(super) fn session<'k>(pack: &Pack, key: &str, tools: impl IntoIterator<Item 
         max_tool_calls: policy.max_tool_calls_per_turn,
         temperature: parameters.temperature,
         generation: parameters.generation(choice == Some("required")),
+        approve: governance::approvals(pack, key),
         guards: governed.guards,
         media: governed.media,
         model_overrides: governed.overrides,

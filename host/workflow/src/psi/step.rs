@@ -95,6 +95,7 @@ pub(super) fn workflow(root: &Node, report: &mut Report) -> Option<WorkflowIr> {
         steps,
         terminal_contract: transpose(contract)?.flatten(),
         limits: own.limits,
+        governance: opcell_ir::ir::Governance::default(),
         artifacts: own.artifacts,
     })
 }

@@ -46,6 +46,7 @@ pub(super) fn compile(definition: &Definition, info: &SkillInfo) -> (ir::Workflo
         result: None,
         terminal_contract: None,
         limits: ir::RunLimits::default(),
+        governance: ir::Governance::default(),
         artifacts: IndexMap::new(),
         workflows: Vec::new(),
     };

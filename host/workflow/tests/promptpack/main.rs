@@ -4,6 +4,7 @@
 
 mod agents;
 mod checks;
+mod governance;
 mod packs;
 mod published;
 mod templates;
