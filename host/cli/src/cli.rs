@@ -13,6 +13,8 @@ mod compile;
 mod complete;
 mod completions;
 mod consent;
+#[cfg(feature = "server")]
+mod content;
 mod conversation;
 mod doctor;
 mod explain;

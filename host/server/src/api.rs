@@ -47,7 +47,7 @@ use utoipa::OpenApi;
 
 pub(crate) use body::{At, Params};
 pub(crate) use events::stream;
-pub(crate) use export::{ExportParams, exported, pieces};
+pub(crate) use export::{ExportParams, exported, pieces, pieces_with_content};
 pub(crate) use input::send as answer_input;
 pub(crate) use query::moment_of;
 pub use root::Document;

@@ -18,8 +18,10 @@ mod answers;
 pub mod api;
 mod audit;
 mod certificate;
+mod content;
 pub mod export;
 pub mod feed;
+mod genai;
 pub mod mcp;
 pub mod metrics;
 mod otlp;
@@ -36,6 +38,7 @@ pub mod tenant;
 mod threads;
 mod view;
 
+pub use content::{CAPTURE_VARIABLE, is_captured};
 pub use metrics::Meter;
 pub use otlp::Collector;
 pub use probes::Probes;

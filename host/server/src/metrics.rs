@@ -1,5 +1,6 @@
 //! The metrics for a monitoring system, in the text format of Prometheus.
 
+mod genai;
 mod http;
 mod meter;
 mod process;
@@ -101,7 +102,7 @@ impl RunCounters {
 }
 
 /// The time since a moment; none for one to come.
-fn age(since: Timestamp) -> Duration {
+pub(crate) fn age(since: Timestamp) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Duration::from_micros(u64::try_from(since.0).unwrap_or(0)))
 }
@@ -222,6 +223,8 @@ pub(crate) fn text(tenants: &[(&Tenant, Option<Journaled>)]) -> String {
     let meters: Vec<(String, &Meter)> =
         tenants.iter().filter_map(|(tenant, _)| Some((label(tenant), tenant.meter.as_ref()?))).collect();
     meter::write(&mut out, &meters);
+    let genai: Vec<_> = meters.iter().map(|(label, meter)| (label.clone(), meter.genai())).collect();
+    genai::write(&mut out, &genai);
     let _ = writeln!(
         out,
         "# HELP opcell_run_seconds Time from the start of runs that ended here to their end.\n# TYPE opcell_run_seconds histogram"

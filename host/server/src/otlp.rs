@@ -3,7 +3,10 @@
 //! Sending never holds a run up. While the collector is away, the runs that end wait for it, up to a limit; what ends
 //! beyond that is left out and counted, and `opcell runs export --otlp` has it still.
 
-use crate::{api::pieces, tenant::Tenant};
+use crate::{
+    api::{pieces, pieces_with_content},
+    tenant::Tenant,
+};
 use async_trait::async_trait;
 use opcell::http::{FetchLimits, HttpClient, HttpRule, Method, OriginPattern};
 use opcell_journal::RunId;
@@ -33,6 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub struct Collector {
     url: Url,
     headers: Vec<(String, String)>,
+    has_content: bool,
 }
 
 impl Collector {
@@ -55,7 +59,13 @@ impl Collector {
         let given = headers.split(',').filter(|header| !header.trim().is_empty());
         // What does not parse may be a secret, and is not shown.
         let headers = given.map(|header| pair(header).ok_or("a header of the collector is not `name=value`"));
-        Ok(Self { url, headers: headers.collect::<Result<_, _>>()? })
+        Ok(Self { url, headers: headers.collect::<Result<_, _>>()?, has_content: false })
+    }
+
+    /// The same, which is sent the content of conversations as well: prompts, messages, arguments and results of tools.
+    #[must_use]
+    pub fn with_content(self, has_content: bool) -> Self {
+        Self { has_content, ..self }
     }
 }
 
@@ -190,7 +200,11 @@ struct ToCollector {
 impl Courier for ToCollector {
     async fn send(&self, run: &RunId, sent: &mut usize) -> Result<(), Unsent> {
         let refused = |error: String| Unsent::Refused(error);
-        let mut pieces = pieces(&self.tenant, run, None).await.map_err(|problem| refused(problem.detail))?;
+        let pieces = match self.collector.has_content {
+            true => pieces_with_content(&self.tenant, run).await,
+            false => pieces(&self.tenant, run, None).await,
+        };
+        let mut pieces = pieces.map_err(|problem| refused(problem.detail))?;
         let mut at = 0;
         while let Some(document) = pieces.next().await.map_err(|error| refused(error.to_string()))? {
             if at >= *sent {

@@ -5,6 +5,7 @@
 
 use crate::{
     api::{self, App},
+    metrics::Meter,
     serve::{HEAD_TIME, ServeError, Settings, limit},
     stall::{StallAcceptor, WRITE_TIME, most_connections},
     tenant::{Tenant, TenantLimits, Tenants},
@@ -26,16 +27,22 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Listens. From the moment at which `stop` is cancelled, `/ready` says that the process is stopping.
+    /// Listens. `meter` counts what the host does. From the moment at which `stop` is cancelled, `/ready` says that the
+    /// process is stopping.
     ///
     /// # Errors
     /// [`ServeError::Listen`].
-    pub fn listen(address: SocketAddr, host: impl Into<LiveHost>, stop: CancellationToken) -> Result<Self, ServeError> {
+    pub fn listen(
+        address: SocketAddr,
+        host: impl Into<LiveHost>,
+        meter: Meter,
+        stop: CancellationToken,
+    ) -> Result<Self, ServeError> {
         let refused = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        let tenants = Tenants::new([Tenant::new(Tenant::DEFAULT, host, TenantLimits::default())]);
+        let tenants = Tenants::new([Tenant::new(Tenant::DEFAULT, host, TenantLimits::default()).with_meter(meter)]);
         let tenant =
             tenants.iter().next().map(Arc::clone).ok_or_else(|| refused(std::io::Error::other("no tenant")))?;
         let router = api::probes(Arc::new(App::new(&Settings::new(address), tenants, stop)?));
@@ -58,7 +65,7 @@ impl Probes {
 
     /// Counts a run that this process stopped driving.
     pub fn stopped(&self, outcome: &RunOutcome) {
-        self.tenant.counters.stopped(outcome);
+        self.tenant.stopped(outcome);
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Nothing of it is made while a run is driven, so it costs the run nothing, and it works for last week's runs.
 
-use crate::telemetry::genai;
+use crate::{content::Capture, genai};
 use opcell_engine::Program;
 use opcell_engine::call::OpenedSession;
 use opcell_engine::event::{EffectId, EffectReply, Event, FrameId, Recorded, Request, Settled, Timestamp};
@@ -84,6 +84,10 @@ pub struct Span {
     pub failure: Option<String>,
     /// Facts about it: numbers, names, no content.
     pub facts: Vec<(&'static str, Value)>,
+    /// Facts about the request that it is, for traces alone; those of a session are shared by its rounds.
+    pub(crate) request: Option<Arc<[(&'static str, Value)]>>,
+    /// Content, where an operator asked for it.
+    pub(crate) content: Vec<(&'static str, String)>,
     /// The receipt of the call, where receipts are kept.
     pub receipt: Option<Value>,
     /// Number of the event that brought the receipt.
@@ -133,7 +137,16 @@ impl CallKey {
 /// The spans of a run, in the order in which they began; the first one is the run. None for a run without events.
 #[must_use]
 pub fn of<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
-    let mut spans = Spans { keeps_receipts: true, ..Spans::default() };
+    built(history, None)
+}
+
+/// The same, with the content of conversations.
+pub(crate) fn with_content<'a>(history: impl IntoIterator<Item = &'a Recorded>) -> Vec<Span> {
+    built(history, Some(Capture::default()))
+}
+
+fn built<'a>(history: impl IntoIterator<Item = &'a Recorded>, capture: Option<Capture>) -> Vec<Span> {
+    let mut spans = Spans { keeps_receipts: true, capture, ..Spans::default() };
     history.into_iter().flat_map(Recorded::parts).for_each(|part| spans.observe(&part));
     spans.all
 }
@@ -179,6 +192,10 @@ pub(crate) struct Spans {
     authorizer: Option<Arc<str>>,
     /// ID of the run.
     run: Arc<str>,
+    /// What each session asks its models for, in their order, by the spans that the sessions are in.
+    requests: HashMap<usize, Vec<Arc<[(&'static str, Value)]>>>,
+    /// Takes in content, where an operator asked for it.
+    capture: Option<Capture>,
 }
 
 /// A call that a model asked for.
@@ -193,6 +210,35 @@ impl Spans {
     /// a page, the first spans.
     pub(crate) fn without_receipts() -> Self {
         Self::default()
+    }
+
+    /// The same, with content, for a trace.
+    pub(crate) fn capturing() -> Self {
+        Self { capture: Some(Capture::default()), ..Self::default() }
+    }
+
+    /// The span of an effect.
+    pub(crate) fn of_effect(&self, effect: EffectId) -> Option<usize> {
+        self.effects.get(&effect).copied()
+    }
+
+    /// A span and the one around it.
+    pub(crate) fn around_of(&self, index: usize) -> Option<(usize, usize)> {
+        Some((index, self.all.get(index)?.parent?))
+    }
+
+    /// The span of a frame.
+    pub(crate) fn index_of(&self, frame: FrameId) -> usize {
+        self.frames.get(&frame).copied().unwrap_or(0)
+    }
+
+    /// Gives a span content, once for each key.
+    pub(crate) fn say_once(&mut self, index: usize, key: &'static str, text: &str) {
+        if let Some(span) = self.all.get_mut(index)
+            && span.content.iter().all(|(own, _)| *own != key)
+        {
+            span.content.push((key, text.to_owned()));
+        }
     }
 
     /// In the order in which they began.
@@ -225,6 +271,8 @@ impl Spans {
             ended_at: None,
             failure: None,
             facts: Vec::new(),
+            request: None,
+            content: Vec::new(),
             receipt: None,
             receipt_at: None,
             call: None,
@@ -233,7 +281,7 @@ impl Spans {
     }
 
     fn around(&self, frame: FrameId) -> Option<usize> {
-        Some(self.frames.get(&frame).copied().unwrap_or(0))
+        Some(self.index_of(frame))
     }
 
     /// The span that an event of a conversation belongs to: that of its step, or of its call.
@@ -327,6 +375,14 @@ impl Spans {
     }
 
     pub(crate) fn observe(&mut self, recorded: &Recorded) {
+        self.take_in(recorded);
+        if let Some(mut capture) = self.capture.take() {
+            capture.observe(self, &recorded.event);
+            self.capture = Some(capture);
+        }
+    }
+
+    fn take_in(&mut self, recorded: &Recorded) {
         match &recorded.event {
             Event::RunStarted(started) => {
                 let index = self.begin(recorded, None, SpanKind::Run, started.program.name().as_ref());
@@ -401,8 +457,17 @@ impl Spans {
                     _ => CallKind::Other(*effect),
                 };
                 let attempt = self.attempts.get(frame).copied().unwrap_or(1);
+                let asked = match request {
+                    Request::Round { model } => {
+                        let requests = around.and_then(|around| self.requests.get(&around));
+                        requests.and_then(|requests| requests.get(*model as usize)).cloned()
+                    }
+                    Request::Tool { call, .. } => Some([(genai::TOOL_CALL, Value::from(call.clone()))].into()),
+                    _ => None,
+                };
                 if let Some(span) = self.all.get_mut(index) {
                     span.call = Some(CallKey { frame: *frame, kind, attempt });
+                    span.request = asked;
                 }
                 self.effects.insert(*effect, index);
             }
@@ -497,6 +562,31 @@ impl Spans {
         span.receipt_at = Some(at);
     }
 
+    /// Keeps what the rounds of a session ask for, and gives the agent of the session what the first one does.
+    fn opened(&mut self, around: usize, session: &OpenedSession) {
+        let conversation = self.all.get(around).and_then(|span| {
+            span.facts.iter().find(|(key, _)| *key == genai::CONVERSATION).map(|(_, value)| value.clone())
+        });
+        let settings = &session.settings;
+        let number = |key, number: Option<f64>| Some((key, Value::from(number?)));
+        let of_all = [
+            conversation.map(|conversation| (genai::CONVERSATION, conversation)),
+            settings.generation.max_tokens.map(|most| (genai::REQUEST_MAX_TOKENS, Value::from(i64::from(most)))),
+            number(genai::REQUEST_TEMPERATURE, settings.temperature),
+            number(genai::REQUEST_TOP_P, settings.generation.top_p),
+        ];
+        let of_model = |name: &String| -> Arc<[(&'static str, Value)]> {
+            let (provider, model) = genai::provider_and_model(name);
+            let named = [(genai::PROVIDER, Value::from(provider)), (genai::REQUEST_MODEL, Value::from(model))];
+            named.into_iter().chain(of_all.iter().flatten().cloned()).collect()
+        };
+        let requests: Vec<_> = session.models.iter().map(of_model).collect();
+        if let Some(span) = self.all.get_mut(around).filter(|span| span.request.is_none()) {
+            span.request = requests.first().cloned();
+        }
+        self.requests.insert(around, requests);
+    }
+
     fn replied(&mut self, effect: EffectId, reply: &EffectReply, recorded: &Recorded) {
         let seq = recorded.seq;
         let index = self.effects.get(&effect).copied();
@@ -516,10 +606,11 @@ impl Spans {
             }
             EffectReply::Open(opened) => {
                 let around = index.and_then(|index| self.all.get(index)).and_then(|span| span.parent);
-                if let (Ok(opened), Some(around)) = (opened, around)
-                    && !opened.augmenters.is_empty()
-                {
-                    self.augmented.insert(around, opened.clone());
+                if let (Ok(opened), Some(around)) = (opened, around) {
+                    if !opened.augmenters.is_empty() {
+                        self.augmented.insert(around, opened.clone());
+                    }
+                    self.opened(around, opened);
                 }
                 opened.as_ref().err().and_then(failed)
             }
@@ -585,6 +676,8 @@ mod tests {
                 ended_at: None,
                 failure: None,
                 facts: Vec::new(),
+                request: None,
+                content: Vec::new(),
                 receipt: None,
                 receipt_at: None,
                 call: None,

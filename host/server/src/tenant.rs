@@ -4,7 +4,7 @@
 use crate::{
     answers::Answers,
     feed::Feeds,
-    metrics::{Meter, RunCounters},
+    metrics::{self, Meter, RunCounters},
     otlp::Exporter,
     problem::Problem,
     threads::{self, Threads},
@@ -190,6 +190,9 @@ impl Tenant {
     /// A run has stopped here.
     pub(crate) fn stopped(&self, outcome: &RunOutcome) {
         self.counters.stopped(outcome);
+        if let Some(meter) = self.meter.as_ref().filter(|_| outcome.status.has_ended()) {
+            meter.run_ended(&outcome.workflow, metrics::age(outcome.began), outcome.reason.as_deref());
+        }
         if outcome.status.has_ended()
             && let Some(exporter) = self.exporter.get()
         {

@@ -4,6 +4,7 @@ use super::{
     Exit, Failure, Global, Terminal,
     args::{StopArgs, journal_place},
     consent::Asked,
+    content::with_content,
     graph::{self, Format},
     live, plugin,
     stop::Stop,
@@ -68,9 +69,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SERVER/TOOL", requires = "mcp_gateway")]
     mcp_tool: Vec<String>,
     /// Send the traces of runs that have ended to this collector of OpenTelemetry, by OTLP over HTTP. Without prompts,
-    /// inputs and results. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    /// inputs and results, unless `--otlp-content` is given. Defaults to what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
+    /// Send the content of conversations to the collector as well, within bounds: prompts, messages, arguments and
+    /// results of tools. `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true` has the same effect.
+    #[arg(long)]
+    otlp_content: bool,
     /// Ask no one for a token: everyone who reaches the address is the operator, other users of this machine included.
     #[arg(long)]
     open: bool,
@@ -99,7 +104,7 @@ pub async fn serve(global: &Global, args: &ServeArgs, terminal: &Terminal) -> Re
         let collector = Collector::new(endpoint, &headers).map_err(|message| {
             Diagnostic::error("invalid-collector", message).help("write an address such as `http://localhost:4318`")
         })?;
-        settings.collector = Some(collector);
+        settings.collector = Some(collector.with_content(with_content(args.otlp_content)?));
     }
     let missing = settings.missing();
     if !missing.is_empty() {

@@ -11,14 +11,14 @@ use super::{
     units::counted,
 };
 use clap::Args;
-use opcell::LiveHost;
+use opcell::{HostBuilder, LiveHost};
 use opcell_engine::{
     RunOutcome, Status,
     ports::{SystemTimer, Timer as _},
     worker::{Worker, WorkerEvent, WorkerOptions},
 };
 #[cfg(feature = "server")]
-use opcell_server::Probes;
+use opcell_server::{Meter, Probes};
 use serde_json::json;
 #[cfg(feature = "server")]
 use std::net::SocketAddr;
@@ -48,13 +48,20 @@ pub struct WorkerArgs {
 pub async fn worker(global: &Global, args: &WorkerArgs, terminal: &Terminal) -> Result<Exit, Failure> {
     let config = args.store.config(global)?;
     let journal = config.journal.as_ref().map(|journal| journal.place.to_string()).unwrap_or_default();
-    let host = crate::cli::host_with(config, |builder| builder, terminal).await?;
+    #[cfg(feature = "server")]
+    let meter = Meter::default();
+    let with = |builder: HostBuilder| {
+        #[cfg(feature = "server")]
+        let builder = builder.log(meter.clone()).journal_log(meter.clone());
+        builder
+    };
+    let host = crate::cli::host_with(config, with, terminal).await?;
     crate::cli::warn_of_skills(&host);
     let host = LiveHost::new(host);
     let stop = Stop::listen(args.stop, true, terminal)?;
     #[cfg(feature = "server")]
     let probes = match args.health {
-        Some(address) => Some(Probes::listen(address, host.clone(), stop.token())?),
+        Some(address) => Some(Probes::listen(address, host.clone(), meter, stop.token())?),
         None => None,
     };
     #[cfg(feature = "server")]

@@ -6,7 +6,7 @@ use crate::{
     export::{head, line},
     feed::PAGE,
     problem::Problem,
-    spans::Span,
+    spans::{Span, Spans},
     telemetry,
     tenant::Tenant,
 };
@@ -15,7 +15,10 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use opcell_engine::{RunError, event::Timestamp};
+use opcell_engine::{
+    RunError,
+    event::{Recorded, Timestamp},
+};
 use opcell_journal::RunId;
 use serde::Deserialize;
 use std::{
@@ -173,14 +176,38 @@ pub(crate) struct Pieces {
 pub(crate) async fn pieces(tenant: &Arc<Tenant>, run: &RunId, traceparent: Option<&str>) -> Result<Pieces, Problem> {
     let view = tenant.views.of(run).await?;
     if view.is_cut() {
-        let detail = format!("run `{run}` has more spans than the server keeps of one");
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "trace-too-large", detail);
-        return Err(problem.remedy(format!("export it with the command: opcell runs export {run} --otlp")));
+        return Err(too_large(run));
     }
     let now = view.last().map_or(Timestamp(0), |last| last.at);
     let own = view.state().traceparent().cloned();
     let names = telemetry::Trace::new(run, traceparent.or(own.as_deref()), now);
     Ok(Pieces { tenant: tenant.clone(), run: run.clone(), spans: view.spans().to_vec(), names, at: 0 })
+}
+
+/// The same, with the content of conversations, for which all events of the run are read once more.
+///
+/// # Errors
+/// As [`pieces`].
+pub(crate) async fn pieces_with_content(tenant: &Arc<Tenant>, run: &RunId) -> Result<Pieces, Problem> {
+    let mut pieces = pieces(tenant, run, None).await?;
+    let (mut spans, mut read) = (Spans::capturing(), 0);
+    loop {
+        let page = tenant.host.engine().events_after(run, read, PAGE).await.map_err(Problem::from)?;
+        let Some(last) = page.last() else { break };
+        read = last.seq;
+        page.iter().flat_map(Recorded::parts).for_each(|part| spans.observe(&part));
+    }
+    if spans.is_cut() {
+        return Err(too_large(run));
+    }
+    pieces.spans = spans.all().to_vec();
+    Ok(pieces)
+}
+
+fn too_large(run: &RunId) -> Problem {
+    let detail = format!("run `{run}` has more spans than the server keeps of one");
+    let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "trace-too-large", detail);
+    problem.remedy(format!("export it with the command: opcell runs export {run} --otlp"))
 }
 
 impl Pieces {

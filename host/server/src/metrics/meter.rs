@@ -1,7 +1,8 @@
 //! The counters of events: cells, and writes of the journal.
 
-use super::{count, escaped};
-use opcell::{JournalSink, LogSink};
+use super::{count, escaped, genai::GenAi};
+use opcell::{JournalSink, LogSink, RoundFigures};
+use opcell_engine::ports::Failure;
 use opcell_sandbox::{Receipt, host::LogEvent};
 use opcell_types::CallContext;
 use std::{
@@ -72,12 +73,24 @@ struct Figures {
     /// Denials by plugin and rule, and cells that failed by the error's kind.
     denials: Mutex<BTreeMap<String, u64>>,
     failures: Mutex<BTreeMap<String, u64>>,
+    genai: GenAi,
 }
 
 /// Counts what the host of one tenant does: give it to the host as its log and as its journal's sink, and to the
 /// tenant.
 #[derive(Clone, Default)]
 pub struct Meter(Arc<Figures>);
+
+impl Meter {
+    pub(super) fn genai(&self) -> &GenAi {
+        &self.0.genai
+    }
+
+    /// A run has ended here.
+    pub(crate) fn run_ended(&self, workflow: &str, took: Duration, reason: Option<&str>) {
+        self.0.genai.ended(workflow, took, reason);
+    }
+}
 
 impl LogSink for Meter {
     fn log(&self, _plugin: &str, _context: &CallContext, _event: LogEvent<'_>) {}
@@ -99,6 +112,14 @@ impl LogSink for Meter {
                 count(&mut denials, &format!("plugin=\"{plugin}\",capability=\"{kind}\",rule=\"{rule}\""));
             }
         }
+    }
+
+    fn answered(&self, round: RoundFigures<'_>) {
+        self.0.genai.answered(&round);
+    }
+
+    fn called(&self, tool: &str, took: Duration, failure: Option<&Failure>) {
+        self.0.genai.called(tool, took, failure);
     }
 }
 

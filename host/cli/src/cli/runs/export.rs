@@ -1,5 +1,6 @@
 //! `opcell runs export`: a run for other tools.
 
+use super::super::content::with_content;
 use super::{Exit, Failure, Open, Terminal};
 use clap::Args;
 use opcell_server::{export, telemetry};
@@ -13,9 +14,13 @@ pub struct ExportArgs {
     #[arg(value_name = "RUN")]
     run: String,
     /// Print a trace as OTLP in JSON, for the path `/v1/traces` of an OpenTelemetry collector. Without prompts, inputs
-    /// and results.
+    /// and results, unless `--content` is given.
     #[arg(long)]
     otlp: bool,
+    /// Put the content of conversations into the trace, within bounds: prompts, messages, arguments and results of
+    /// tools. `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true` has the same effect.
+    #[arg(long, requires = "otlp")]
+    content: bool,
     /// W3C trace context to make the run a part of.
     #[arg(long, value_name = "TRACEPARENT", requires = "otlp")]
     traceparent: Option<String>,
@@ -25,7 +30,11 @@ pub async fn export(open: &Open, args: &ExportArgs, terminal: &Terminal) -> Resu
     let run = open.run(&args.run).await?;
     if args.otlp {
         let history = open.engine.shown_history(&run, None).await?;
-        terminal.json(&telemetry::trace(&history, args.traceparent.as_deref()))?;
+        let traceparent = args.traceparent.as_deref();
+        terminal.json(&match with_content(args.content)? {
+            true => telemetry::trace_with_content(&history, traceparent),
+            false => telemetry::trace(&history, traceparent),
+        })?;
         return Ok(Exit::Done);
     }
     // One event a line, some at a time: a run may be larger than what anyone wants to hold at once.
