@@ -2,7 +2,7 @@
 // replaces what these functions use harms itself alone: the host checks each call, and the reply is made in C.
 (host) => {
   "use strict";
-  const { Error, TypeError, Promise, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math, JSON } = globalThis;
+  const { Error, TypeError, Proxy, Map, Number, Object, RangeError, Uint8Array, Uint32Array, ArrayBuffer, Math, JSON } = globalThis;
   const { freeze, defineProperty, create } = Object;
 
   const define = (name, value) => defineProperty(globalThis, name, { value, writable: true, configurable: true });
@@ -30,53 +30,46 @@
     defineProperty(kind.prototype, "name", { value: kind.name, writable: true, configurable: true });
   }
 
-  // Calls that have no answer yet. They are made when the program waits: one alone, or several at once.
-  const waiting = new Map();
-  const begun = (begin) =>
-    new Promise((resolve, reject) => {
-      waiting.set(begin(), { resolve, reject, begun: new Error() });
-    });
-  const called = (name, args) => begun(() => host.begin(name, args));
+  // Calls are made when the program waits: one alone, or several at once.
+  const call = defineProperty(host.begin, "name", { value: "call" });
   const sleep = async (ms) => {
     if (typeof ms !== "number" || !(ms >= 0)) throw new TypeError("sleep(milliseconds): a number, zero or more");
-    await begun(() => host.sleep(ms));
+    await host.sleep(ms);
   };
-  const answered = (number, { denied, failed, value }) => {
-    const { resolve, reject, begun } = waiting.get(number);
-    waiting.delete(number);
-    if (denied === undefined && failed === undefined) return resolve(value);
+  /** The error of a call that was refused or has failed, whose place in the program is where the call was made. */
+  const failedCall = ({ denied, failed }, stack) => {
     const error = denied !== undefined ? new ToolDenied(denied) : new ToolError(failed);
-    // The place in the program is where the call was made.
-    defineProperty(error, "stack", { value: begun.stack, writable: true, configurable: true });
-    reject(error);
-  };
-  const call = async (name, args = {}) => {
-    if (typeof name !== "string") throw new TypeError("call(name, arguments): the name of a tool is a string");
-    if (args === null || typeof args !== "object") throw new TypeError(`call("${name}", arguments): the arguments are an object`);
-    return called(name, args);
+    defineProperty(error, "stack", { value: stack, writable: true, configurable: true });
+    return error;
   };
 
-  // The names that are granted, asked for when a program first uses `tools`.
+  // The names that are granted, asked for when a program first uses `tools`; and how they are written as identifiers,
+  // which most are already.
   let names;
-  const identifiers = new Map();
-  const nameOf = (key) => {
-    if (names === undefined) {
-      names = new Map();
-      for (const name of host.list()) {
-        names.set(name, true);
+  let identifiers;
+  const identified = (key) => {
+    if (identifiers === undefined) {
+      identifiers = new Map();
+      for (const name of names.keys()) {
         const identifier = name.replace(/[^A-Za-z0-9_$]/g, "_");
         // Two names that look alike have to be written as they are.
         identifiers.set(identifier, identifiers.has(identifier) ? undefined : name);
       }
     }
-    return names.has(key) ? key : (identifiers.get(key) ?? key);
+    return identifiers.get(key);
+  };
+  const nameOf = (key) => {
+    if (names === undefined) {
+      names = new Map();
+      for (const name of host.list()) names.set(name, true);
+    }
+    return names.has(key) ? key : (identified(key) ?? key);
   };
   const functions = new Map();
   const toolOf = (key) => {
     let tool = functions.get(key);
     if (tool === undefined) {
-      const name = nameOf(key);
-      tool = freeze((args) => call(name, args));
+      tool = freeze(host.tool(nameOf(key)));
       functions.set(key, tool);
     }
     return tool;
@@ -86,7 +79,7 @@
   };
   const tools = new Proxy(create(null), {
     get: (_, key) => (typeof key === "symbol" || key === "then" ? undefined : toolOf(key)),
-    has: (_, key) => typeof key === "string" && (nameOf(key), names.has(key) || identifiers.get(key) !== undefined),
+    has: (_, key) => typeof key === "string" && (nameOf(key), names.has(key) || identified(key) !== undefined),
     ownKeys: () => (nameOf(""), [...names.keys()]),
     getOwnPropertyDescriptor: (_, key) =>
       typeof key === "string" && (nameOf(key), names.has(key))
@@ -204,26 +197,21 @@
       throw new Error(`a ${whose} has no \`${name}\`: ${instead}`);
     });
 
-  /** Defines what depends on whose engine this is. All else is in the memory that cells begin with. */
-  const begin = (inPlugin) => {
-    isPlugin = inPlugin;
-    // A source plugin imports its names from the SDK.
-    if (isPlugin) {
-      const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
-      without("plugin", "fetch", http);
-      const packages = "a source plugin is one file; `opcell plugin new NAME --lang javascript` makes one with packages";
-      without("plugin", "require", packages);
-      return;
-    }
-    for (const [name, value] of [["call", freeze(call)], ["tools", tools]]) {
-      defineProperty(globalThis, name, { value, writable: false, configurable: false });
-    }
-    define("sleep", sleep);
-    define("ToolDenied", ToolDenied);
-    define("ToolError", ToolError);
-    without("program", "fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
-    const modules = "there are no modules; a program has the language, its input and the tools that it is granted";
-    without("program", "require", modules);
+  define("sleep", sleep);
+  define("ToolDenied", ToolDenied);
+  define("ToolError", ToolError);
+  without("program", "fetch", 'call a tool that is granted, such as `await call("http.fetch", { url })`');
+  const modules = "there are no modules; a program has the language, its input and the tools that it is granted";
+  without("program", "require", modules);
+
+  /** Makes this the engine of a source plugin, which imports its names from the SDK. */
+  const begin = () => {
+    isPlugin = true;
+    for (const name of ["sleep", "ToolDenied", "ToolError"]) delete globalThis[name];
+    const http = 'request the tool `http.fetch` in the manifest, and call `tools.call("http.fetch", { url })` of the SDK';
+    without("plugin", "fetch", http);
+    const packages = "a source plugin is one file; `opcell plugin new NAME --lang javascript` makes one with packages";
+    without("plugin", "require", packages);
   };
 
   /** Runs the timer that is due first, after its time. Returns false if there is none. */
@@ -244,5 +232,5 @@
     first.run(...first.args);
     return true;
   };
-  return [runTimer, begin, answered];
+  return [runTimer, begin, failedCall, freeze(call), tools];
 }

@@ -8,6 +8,7 @@
 #include "boot.h"
 #include "bundle.h"
 #include "engine.h"
+#include "frames.h"
 #include "host.h"
 
 #include <stdlib.h>
@@ -17,8 +18,10 @@
 size_t malloc_usable_size(void *at);
 /* Keeps memory that is lent when there is no other for the first time: an exception needs some as well. */
 void keep_for_exceptions(size_t size);
-/* Lets blocks of any size come from a block that was reserved, when there is no other memory. */
-void lend(void *at);
+/* Lets blocks of any size come from the block that is kept when the memory first grows, once there is no other. */
+void lend_reserve(void);
+/* Makes room for this much without growing the memory. */
+void make_room(size_t size);
 
 /* The file of a program in its errors. */
 static const char *file_name = "program.js";
@@ -33,10 +36,12 @@ enum {
      one another meet a RangeError before they use up the stack of the machine, of which a cell has 512 KiB. The parser
      and JSON use more of that one: with thousands of nested brackets they end the cell. */
   STACK_BYTES = 112 << 10,
-  /* Memory that is given back before the reply is put together, so that a program that used up all of it has one. */
-  RESERVE_BYTES = 256 << 10,
+  /* Memory that cells begin with, so that those of most programs never ask for more: that is a system call each time. */
+  ROOM_BYTES = 128 << 10,
   /* Memory for the exception that a program gets when it has used up all other. */
   EXCEPTION_BYTES = 16 << 10,
+  /* Memory in use from which on the engine looks for cycles: most programs are over before that pays. */
+  COLLECT_BYTES = 2 << 20,
   MAX_JSON_DEPTH = 1000,
   MAX_LOG_BYTES = 64 << 10,
   MAX_MESSAGE_BYTES = 2000,
@@ -45,8 +50,7 @@ enum {
 };
 
 JSContext *js;
-static JSValue run_timer, begin, answered, host;
-static void *reserve;
+static JSValue run_timer, begin, failed_call, call, tools, host;
 static struct {
   const char *data;
   size_t length;
@@ -178,63 +182,144 @@ enum {
   MAX_STARTED = 256,
 };
 
-/* Calls that the program has made and that are not started, in their order. One without a name is a timer. */
-struct queued_call {
+/* A call that the program has made. One without a name is a timer. */
+struct call {
   opcell_text name, arguments;
   uint64_t milliseconds;
+  /* Its number with the host. */
   uint32_t number;
+  /* The functions that settle its promise. */
+  JSValue resolve, reject;
+  /* The place in the program of an error is where the call was made. */
+  struct frames frames;
 };
-static struct queued_call *queue;
+/* Calls that are not started, in their order. */
+static struct call **queue;
 static size_t queue_length, queue_room, queue_next;
-static uint32_t next_call;
-/* The calls that are started: their numbers with the host, and those of the program. */
-static uint32_t started[MAX_STARTED], started_numbers[MAX_STARTED];
-static bool is_timer[MAX_STARTED];
+/* The calls that are started. */
+static struct call *started[MAX_STARTED];
 static size_t started_count, timer_count;
 
-/* Takes a call into the queue, and returns its number. */
-static JSValue queued(JSContext *context, struct queued_call call) {
+static bool is_timer(const struct call *call) { return !call->name.data; }
+
+static void forget(struct call *call) {
+  free((void *)call->name.data);
+  free((void *)call->arguments.data);
+  JS_FreeValue(js, call->resolve);
+  JS_FreeValue(js, call->reject);
+  frames_free(js, &call->frames);
+  free(call);
+}
+
+/* A call that is not queued, and its promise. An exception leaves no call. */
+static JSValue new_call(JSContext *context, struct call **made) {
+  JSValue functions[2], promise = JS_NewPromiseCapability(context, functions);
+  if (JS_IsException(promise)) return promise;
+  struct call *call = calloc(1, sizeof *call);
+  if (!call) {
+    JS_FreeValue(context, functions[0]);
+    JS_FreeValue(context, functions[1]);
+    JS_FreeValue(context, promise);
+    return JS_ThrowOutOfMemory(context);
+  }
+  call->resolve = functions[0], call->reject = functions[1];
+  frames_take(context, &call->frames);
+  *made = call;
+  return promise;
+}
+
+/* Takes a call into the queue. False leaves an exception. */
+static bool enqueue(JSContext *context, struct call *call) {
   if (queue_next == queue_length) queue_next = queue_length = 0;
   if (queue_length == queue_room) {
     size_t room = queue_room ? queue_room * 2 : 16;
-    struct queued_call *grown = realloc(queue, room * sizeof *grown);
-    if (!grown) return JS_ThrowOutOfMemory(context);
+    struct call **grown = realloc(queue, room * sizeof *grown);
+    if (!grown) {
+      JS_ThrowOutOfMemory(context);
+      return false;
+    }
     queue = grown, queue_room = room;
   }
   queue[queue_length++] = call;
-  return JS_NewUint32(context, next_call++);
+  return true;
 }
 
-static JSValue host_begin(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+/* Begins a call of a tool. Whatever is wrong with it rejects its promise, as that of an async function. */
+static JSValue begin_call(JSContext *context, JSValueConst name, JSValueConst arguments) {
+  struct call *call;
+  JSValue promise = new_call(context, &call), none = JS_UNDEFINED;
+  if (JS_IsException(promise)) return promise;
+  if (JS_IsUndefined(arguments)) arguments = none = JS_NewObject(context);
+  JSValueConst values[] = {name, arguments};
+  if (!JS_IsString(name)) {
+    JS_ThrowTypeError(context, "call(name, arguments): the name of a tool is a string");
+  } else if (!JS_IsObject(arguments)) {
+    opcell_text text = shown(name);
+    JS_ThrowTypeError(context, "call(\"%.200s\", arguments): the arguments are an object", text.data ? text.data : "");
+  } else if (call_of(context, values, &call->name, &call->arguments) && enqueue(context, call)) {
+    JS_FreeValue(context, none);
+    return promise;
+  }
+  JS_FreeValue(context, none);
+  JSValue error = JS_GetException(context);
+  JSValue rejected = JS_Call(context, call->reject, JS_UNDEFINED, 1, (JSValueConst *)&error);
+  JS_FreeValue(context, error);
+  forget(call);
+  if (!JS_IsException(rejected)) return promise;
+  JS_FreeValue(context, promise);
+  return JS_EXCEPTION;
+}
+
+/* `call(name, arguments)` */
+static JSValue program_call(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
   (void)self, (void)count;
-  struct queued_call call = {.number = next_call};
-  return call_of(context, values, &call.name, &call.arguments) ? queued(context, call) : JS_EXCEPTION;
+  return begin_call(context, values[0], values[1]);
 }
 
-/* Takes a timer into the queue, and returns its number. */
+/* `tools.NAME(arguments)` */
+static JSValue tool_call(JSContext *context, JSValueConst self, int count, JSValueConst *values, int magic, JSValueConst *data) {
+  (void)self, (void)count, (void)magic;
+  return begin_call(context, data[0], values[0]);
+}
+
+static JSValue host_tool(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
+  (void)self, (void)count;
+  return JS_NewCFunctionData(context, tool_call, 1, 0, 1, values);
+}
+
+/* Takes a timer into the queue, and returns its promise. */
 static JSValue host_sleep_for(JSContext *context, JSValueConst self, int count, JSValueConst *values) {
   (void)self, (void)count;
   double milliseconds = 0;
   if (JS_ToFloat64(context, &milliseconds, values[0])) return JS_EXCEPTION;
-  struct queued_call call = {.number = next_call};
-  call.milliseconds = milliseconds > 0 ? milliseconds < 1e15 ? (uint64_t)milliseconds : (uint64_t)1e15 : 0;
-  return queued(context, call);
+  struct call *call;
+  JSValue promise = new_call(context, &call);
+  if (JS_IsException(promise)) return promise;
+  call->milliseconds = milliseconds > 0 ? milliseconds < 1e15 ? (uint64_t)milliseconds : (uint64_t)1e15 : 0;
+  if (enqueue(context, call)) return promise;
+  forget(call);
+  JS_FreeValue(context, promise);
+  return JS_EXCEPTION;
 }
 
-/* Gives the program an answer. Returns false if an exception ended it. */
-static bool answer_call(uint32_t number, const opcell_answer *answer) {
-  JSValue values[] = {JS_NewUint32(js, number), answer_value(answer)};
-  if (JS_IsException(values[1])) return false;
-  JSValue done = JS_Call(js, answered, JS_UNDEFINED, 2, (JSValueConst *)values);
-  JS_FreeValue(js, values[1]);
+/* Gives the program an answer, and forgets the call. Returns false if an exception ended it. */
+static bool answer_call(struct call *call, const opcell_answer *answer) {
+  bool has_failed = answer->denied.rule.data || answer->failed.reason.data;
+  JSValue value;
+  if (has_failed) {
+    JSValue values[] = {answer_value(answer), frames_text(js, &call->frames)};
+    value = JS_IsException(values[0]) ? JS_EXCEPTION : JS_Call(js, failed_call, JS_UNDEFINED, 2, (JSValueConst *)values);
+    JS_FreeValue(js, values[0]);
+    JS_FreeValue(js, values[1]);
+  } else {
+    value = JS_ParseJSON(js, answer->value.data, answer->value.length, "result");
+    free((void *)answer->value.data);
+  }
+  if (JS_IsException(value)) return false;
+  JSValue done = JS_Call(js, has_failed ? call->reject : call->resolve, JS_UNDEFINED, 1, (JSValueConst *)&value);
+  JS_FreeValue(js, value);
+  forget(call);
   return !JS_IsException(done);
-}
-
-static struct queued_call dequeued(void) { return queue[queue_next++]; }
-
-static void forget(struct queued_call call) {
-  free((void *)call.name.data);
-  free((void *)call.arguments.data);
 }
 
 /* Returns true if calls are to be made, or are in progress. A program that has ended waits for no timer. */
@@ -245,39 +330,36 @@ static bool has_calls(bool has_ended) {
 /* Makes the calls in the queue, and waits until one of those in progress has ended. A call that is made alone is made as one
  * that the program awaits. Returns false if an exception ended the program. */
 static bool make_calls(bool has_ended) {
-  if (!started_count && queue_next + 1 == queue_length && queue[queue_next].name.data) {
-    struct queued_call call = dequeued();
-    opcell_answer answer = opcell_tool(call.name.data, call.arguments);
-    forget(call);
-    return answer_call(call.number, &answer);
+  if (!started_count && queue_next + 1 == queue_length && !is_timer(queue[queue_next])) {
+    struct call *call = queue[queue_next++];
+    opcell_answer answer = opcell_tool(call->name.data, call->arguments);
+    return answer_call(call, &answer);
   }
   while (queue_next < queue_length && started_count < MAX_STARTED) {
-    struct queued_call call = dequeued();
+    struct call *call = queue[queue_next++];
     opcell_answer refused;
-    if (!call.name.data && has_ended) continue;
-    uint32_t *number = &started[started_count];
-    bool is_started = call.name.data ? opcell_tool_start(call.name.data, call.arguments, number, &refused)
-                                     : opcell_timer_start(call.milliseconds, number, &refused);
-    forget(call);
-    if (!is_started) return answer_call(call.number, &refused);
-    is_timer[started_count] = !call.name.data;
-    timer_count += !call.name.data;
-    started_numbers[started_count++] = call.number;
+    if (is_timer(call) && has_ended) {
+      forget(call);
+      continue;
+    }
+    bool is_started = is_timer(call) ? opcell_timer_start(call->milliseconds, &call->number, &refused)
+                                     : opcell_tool_start(call->name.data, call->arguments, &call->number, &refused);
+    if (!is_started) return answer_call(call, &refused);
+    timer_count += is_timer(call);
+    started[started_count++] = call;
   }
   uint32_t awaited[MAX_STARTED];
   size_t count = 0;
   for (size_t i = 0; i < started_count; i++)
-    if (!has_ended || !is_timer[i]) awaited[count++] = started[i];
+    if (!has_ended || !is_timer(started[i])) awaited[count++] = started[i]->number;
   if (!count) return true;
   opcell_ended ended = opcell_tool_wait(awaited, count);
   for (size_t i = 0; i < started_count; i++) {
-    if (started[i] != ended.call) continue;
-    uint32_t number = started_numbers[i];
-    timer_count -= is_timer[i];
-    started_count--;
-    started[i] = started[started_count], started_numbers[i] = started_numbers[started_count];
-    is_timer[i] = is_timer[started_count];
-    return answer_call(number, &ended.answer);
+    struct call *call = started[i];
+    if (call->number != ended.call) continue;
+    timer_count -= is_timer(call);
+    started[i] = started[--started_count];
+    return answer_call(call, &ended.answer);
   }
   opcell_panic("the host ended a call that is not in progress");
 }
@@ -467,8 +549,7 @@ static const opcell_text NO_MEMORY = {"the program has used up the memory of its
 
 /* The failure of a program that ended with this exception. */
 opcell_reply failure_of(JSValue exception, const char *reason) {
-  lend(reserve);
-  reserve = 0;
+  lend_reserve();
   struct text details = {0}, message = {0};
   text_add(&details, "{", 1);
   /* The engine has no error where there was no memory to make one. */
@@ -562,15 +643,16 @@ static bool start(void) {
     JSCFunction *function;
     int length;
   } functions[] = {
-      {"call", host_call, 2},           {"begin", host_begin, 2},   {"list", host_list, 0},
+      {"call", host_call, 2},           {"tool", host_tool, 1},     {"list", host_list, 0},
       {"log", host_log_values, 1},      {"random", host_random, 1}, {"monotonic", host_monotonic, 0},
       {"wait", host_wait, 1},           {"nested", host_nested, 1}, {"sleep", host_sleep_for, 1},
+      {"begin", program_call, 2},
   };
-  reserve = malloc(RESERVE_BYTES);
   keep_for_exceptions(EXCEPTION_BYTES);
   JSRuntime *runtime = JS_NewRuntime2(&memory, 0);
-  if (!runtime || !reserve) return false;
+  if (!runtime) return false;
   JS_SetMaxStackSize(runtime, STACK_BYTES);
+  JS_SetGCThreshold(runtime, COLLECT_BYTES);
   JS_SetModuleLoaderFunc(runtime, 0, module_of, 0);
   JS_SetHostPromiseRejectionTracker(runtime, rejected, 0);
   js = JS_NewContext(runtime);
@@ -582,15 +664,18 @@ static bool start(void) {
   JSValue boot = JS_Eval(js, (const char *)BOOT, sizeof BOOT - 1, "boot.js", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
   if (JS_IsException(boot)) return false;
   JSValue made = JS_Call(js, boot, JS_UNDEFINED, 1, &host);
-  run_timer = JS_GetPropertyUint32(js, made, 0);
-  begin = JS_GetPropertyUint32(js, made, 1);
-  answered = JS_GetPropertyUint32(js, made, 2);
-  return JS_IsFunction(js, run_timer) && JS_IsFunction(js, begin) && JS_IsFunction(js, answered);
+  JSValue *const parts[] = {&run_timer, &begin, &failed_call, &call, &tools};
+  for (uint32_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    *parts[i] = JS_GetPropertyUint32(js, made, i);
+    if (!JS_IsObject(*parts[i])) return false;
+  }
+  return true;
 }
 
 /* Called once when the component is built: cells begin with the memory that it leaves, and thus with an engine. */
 __attribute__((export_name("opcell_start"))) void opcell_start(void) {
   if (!start()) __builtin_trap();
+  make_room(ROOM_BYTES);
   place_bundle();
 }
 
@@ -598,21 +683,76 @@ __attribute__((export_name("opcell_start"))) void opcell_start(void) {
 static bool begun(void) {
   if (!js && !start()) return false;
   JS_UpdateStackTop(JS_GetRuntime(js));
-  JSValue is_plugin = JS_NewBool(js, bundle.length != 0);
-  return !JS_IsException(JS_Call(js, begin, JS_UNDEFINED, 1, &is_plugin));
+  /* All other globals of a program are in the memory that cells begin with. A source plugin has fewer. */
+  if (bundle.length) return !JS_IsException(JS_Call(js, begin, JS_UNDEFINED, 0, 0));
+  JSValue global = JS_GetGlobalObject(js);
+  bool is_defined = JS_DefinePropertyValueStr(js, global, "call", JS_DupValue(js, call), 0) > 0 &&
+                    JS_DefinePropertyValueStr(js, global, "tools", JS_DupValue(js, tools), 0) > 0;
+  JS_FreeValue(js, global);
+  return is_defined;
+}
+
+IMPORT("opcell:programs/kept@0.1.0", "find")
+void host_find_program(void *into);
+IMPORT("opcell:programs/kept@0.1.0", "keep")
+void host_keep_program(const uint8_t *bytes, size_t length);
+
+enum {
+  /* A shorter program is compiled as fast as it is found. */
+  MIN_KEPT_SOURCE = 256,
+};
+
+/* The code of the program that an earlier cell has made of the same text; undefined where there is none, and then the
+ * host says whether it would keep one. */
+static JSValue kept_code(bool *is_wanted) {
+  struct {
+    uint8_t is_some;
+    const uint8_t *data;
+    size_t length;
+  } found;
+  *is_wanted = false;
+  if (source.length < MIN_KEPT_SOURCE) return JS_UNDEFINED;
+  host_find_program(&found);
+  if (!found.is_some) return JS_UNDEFINED;
+  *is_wanted = !found.length;
+  if (!found.length) return JS_UNDEFINED;
+  JSValue code = JS_ReadObject(js, found.data, found.length, JS_READ_OBJ_BYTECODE);
+  free((void *)found.data);
+  if (!JS_IsException(code)) return code;
+  JS_FreeValue(js, JS_GetException(js));
+  return JS_UNDEFINED;
+}
+
+/* Leaves the code for later cells, before anything of it has run. */
+static void keep_code(JSValueConst code) {
+  size_t length;
+  uint8_t *bytes = JS_WriteObject(js, &length, code, JS_WRITE_OBJ_BYTECODE);
+  if (!bytes) {
+    JS_FreeValue(js, JS_GetException(js));
+    return;
+  }
+  host_keep_program(bytes, length);
+  js_free(js, bytes);
 }
 
 /* The program as a function of its input. */
 static JSValue compiled(void) {
   static const char TAIL[] = "\n})";
-  struct text whole = {0};
-  text_add(&whole, HEAD, sizeof HEAD - 1);
-  text_add(&whole, source.data, source.length);
-  text_add(&whole, TAIL, sizeof TAIL - 1);
-  if (whole.cut) return JS_ThrowOutOfMemory(js);
-  JSValue function = JS_Eval(js, whole.data, whole.length, file_name, JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
-  free(whole.data);
-  return function;
+  bool is_wanted;
+  JSValue code = kept_code(&is_wanted);
+  if (JS_IsUndefined(code)) {
+    struct text whole = {0};
+    text_add(&whole, HEAD, sizeof HEAD - 1);
+    text_add(&whole, source.data, source.length);
+    text_add(&whole, TAIL, sizeof TAIL - 1);
+    if (whole.cut) return JS_ThrowOutOfMemory(js);
+    code = JS_Eval(js, whole.data, whole.length, file_name,
+                   JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT | JS_EVAL_FLAG_COMPILE_ONLY);
+    free(whole.data);
+    if (JS_IsException(code)) return code;
+    if (is_wanted) keep_code(code);
+  }
+  return JS_EvalFunction(js, code);
 }
 
 /* Runs jobs, makes calls, and runs timers while the program waits and no call is in progress. A program ends after its
@@ -639,8 +779,7 @@ bool settle(JSValueConst promise) {
 static opcell_reply result_of(JSValueConst value) {
   opcell_text json = json_of(value);
   if (!json.data && JS_HasException(js)) return failure_of(JS_GetException(js), "result-not-json");
-  lend(reserve);
-  reserve = 0;
+  lend_reserve();
   struct text reply = {0};
   text_add_string(&reply, "{\"result\":");
   text_add(&reply, json.data ? json.data : "null", json.data ? json.length : 4);

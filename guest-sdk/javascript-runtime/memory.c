@@ -8,7 +8,14 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { PAGE = 1 << 16, SMALLEST = 16, CLASSES = 120 };
+enum {
+  PAGE = 1 << 16,
+  SMALLEST = 16,
+  CLASSES = 120,
+  /* Kept when the memory first grows, and lent before the reply is put together: a program that used up all other memory
+     has one. Cells that do not grow need none. */
+  RESERVE_BYTES = 256 << 10,
+};
 
 /* Before each block; keeps blocks aligned to 8 bytes. */
 struct header {
@@ -26,7 +33,10 @@ static size_t next, end;
 static size_t spare, spare_end;
 /* Lent when there is no more memory for the first time. */
 static void *emergency;
-void lend(void *at);
+static void *reserve;
+/* Whether the engine has been started and has no reserve yet. */
+static int lacks_reserve;
+static void lend(void *at);
 /* Whether blocks begin after the source plugin: it is put behind the memory of an engine that has been started. */
 static int is_bundled;
 
@@ -52,6 +62,19 @@ static int reach(size_t to) {
   return 1;
 }
 
+/* Keeps the reserve, where `to` is beyond the end of the memory for the first time. */
+static void keep_reserve(size_t to) {
+  if (!lacks_reserve || to <= end) return;
+  lacks_reserve = 0;
+  struct header *header = (struct header *)next;
+  size_t after = next + sizeof *header + RESERVE_BYTES;
+  if (!reach(after)) return;
+  header->size = RESERVE_BYTES;
+  header->class = 0;
+  reserve = header + 1;
+  next = after;
+}
+
 void *malloc(size_t size) {
   if (size > (size_t)1 << 30) return 0;
   size_t rounded;
@@ -67,6 +90,7 @@ void *malloc(size_t size) {
     end = __builtin_wasm_memory_size(0) * PAGE;
   }
   size_t needed = sizeof(struct header) + rounded;
+  keep_reserve(next + needed);
   size_t *from = reach(next + needed) ? &next : spare + needed <= spare_end ? &spare : 0;
   if (!from) {
     /* What follows is the exception that says so. */
@@ -82,10 +106,20 @@ void *malloc(size_t size) {
 
 void keep_for_exceptions(size_t size) { emergency = malloc(size); }
 
-void lend(void *at) {
+static void lend(void *at) {
   if (!at) return;
   spare = (size_t)header_of(at);
   spare_end = (size_t)at + header_of(at)->size;
+}
+
+void lend_reserve(void) {
+  lend(reserve);
+  reserve = 0;
+}
+
+void make_room(size_t size) {
+  reach(next + size);
+  lacks_reserve = 1;
 }
 
 void free(void *at) {
@@ -111,9 +145,10 @@ void *realloc(void *at, size_t size) {
   if (size <= header->size) return at;
   size_t rounded;
   /* The last block grows where it is. */
-  if ((size_t)at + header->size == next && size <= (size_t)1 << 30) {
+  if (size <= (size_t)1 << 30 && (size_t)at + header->size == next) {
     uint32_t class = class_of(size, &rounded);
-    if (reach((size_t)at + rounded)) {
+    keep_reserve((size_t)at + rounded);
+    if ((size_t)at + header->size == next && reach((size_t)at + rounded)) {
       header->size = (uint32_t)rounded;
       header->class = class;
       next = (size_t)at + rounded;

@@ -25,8 +25,11 @@ const SOURCES: &str = "rquickjs-sys";
 const LINKERS: [&str; 7] =
     ["wasm-ld", "wasm-ld-19", "wasm-ld-18", "wasm-ld-17", "wasm-ld-16", "wasm-ld-15", "wasm-ld-14"];
 
-/// The units of the engine, and those of ours.
-const ENGINE: [&str; 4] = ["quickjs", "libregexp", "libunicode", "dtoa"];
+/// The units of the engine, the one of ours that includes the rest of it, and our others.
+const ENGINE: [&str; 3] = ["libregexp", "libunicode", "dtoa"];
+const WITH_ENGINE: &str = "frames";
+/// The engine is compiled for speed: what turns the module into native code puts no function into another.
+const ENGINE_OPTIONS: [&str; 2] = ["-O2", "-w"];
 const OWN: [&str; 5] = ["code", "source", "text", "libc", "memory"];
 
 /// Scripts that are evaluated in each cell, with the names under which the sources have them.
@@ -92,8 +95,10 @@ fn module(clang: &Path, scratch: &Path) -> Result<PathBuf> {
     let mut objects = Vec::new();
     for unit in ENGINE {
         let source = sources.join("quickjs").join(unit).with_extension("c");
-        objects.push(compile(clang, &sources, scratch, &source, &["-w"])?);
+        objects.push(compile(clang, &sources, scratch, &source, &ENGINE_OPTIONS)?);
     }
+    let with_engine = package.join(WITH_ENGINE).with_extension("c");
+    objects.push(compile(clang, &sources, scratch, &with_engine, &ENGINE_OPTIONS)?);
     let own = OWN.iter().map(|unit| package.join(unit).with_extension("c"));
     for source in own.chain([root().join("guest-sdk/c/opcell.c")]) {
         objects.push(compile(

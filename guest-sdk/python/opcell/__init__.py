@@ -103,6 +103,10 @@ class _Function:
     #: The author wrote the schema of the arguments: the function gets them as JSON has them.
     given: bool = False
 
+    def __post_init__(self) -> None:
+        # Here and not in a call: this is part of the memory that cells begin with.
+        self.takes_context = "context" in inspect.signature(self.run).parameters
+
     def call(self, arguments: str, context: Context) -> Any:
         given = json.loads(arguments)
         if not self.given:
@@ -111,7 +115,7 @@ class _Function:
                 given = {name: value_of(hints.get(name, Any), value, f"/{name}") for name, value in given.items()}
             except Unfit as error:
                 raise Failure("invalid-arguments", str(error)) from None
-        if "context" in inspect.signature(self.run).parameters:
+        if self.takes_context:
             given["context"] = context
         result = self.run(**given)
         if inspect.iscoroutine(result):

@@ -98,6 +98,8 @@ pub struct Config {
     pub(crate) limit_spans: LimitSpans,
     /// The limits on the values of one run.
     pub values: ValueLimits,
+    /// Bytes of each interpreter's memory that stay in place between cells; `None` is the sandbox's default.
+    pub keep_resident: Option<usize>,
     /// Folders whose `.wasm` files are plugins.
     pub plugin_folders: Vec<PathBuf>,
     /// Folders of skills in the Agent Skills format.
@@ -620,6 +622,7 @@ impl Config {
             limits: LimitRequest::default(),
             limit_spans: LimitSpans::new(),
             values: ValueLimits::default(),
+            keep_resident: None,
             plugin_folders: Vec::new(),
             skills: Vec::new(),
             tools: IndexMap::new(),

@@ -158,8 +158,11 @@ impl PluginServices {
             .filter(|rule| rule.is_for(&[name]) && approval::asks(rule, effects, arguments))
             .map(ApprovalRule::describe)
             .collect();
+        if asking.is_empty() {
+            return Ok(());
+        }
         let json = arguments.to_json();
-        if asking.is_empty() || self.approved.iter().any(|(tool, approved)| tool == name && *approved == json) {
+        if self.approved.iter().any(|(tool, approved)| tool == name && *approved == json) {
             return Ok(());
         }
         let shown = CallArguments::of(arguments);

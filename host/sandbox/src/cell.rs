@@ -11,6 +11,7 @@ use crate::{
     imports::calls,
     limits::Limits,
     plugin::Linked,
+    programs::CellProgram,
     receipt::{FileBytes, LogTail, Receipt},
     recording::{self, Player, Recorder, Running, Tape},
     schedule::{
@@ -51,6 +52,8 @@ pub(crate) struct Call {
     pub(crate) timeline: Option<Timeline>,
     /// `true` if it is about what the plugin offers, which needs nothing from the host.
     pub(crate) describes: bool,
+    /// The program that it runs, where that may be kept.
+    pub(crate) program: Option<CellProgram>,
 }
 
 /// An export, with its arguments.
@@ -200,7 +203,7 @@ async fn within<T>(
 }
 
 fn state_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<CellState> {
-    let Call { operation, limits, narrowing, context, host, describes, tape, timeline, .. } = call;
+    let Call { operation, limits, narrowing, context, host, describes, tape, timeline, program, .. } = call;
     let random = |error: getrandom::Error| wasmtime::Error::msg(format!("no random numbers: {error}"));
     let taped = match (&tape, timeline) {
         (Tape::Replay(recording), _) => Some(recording::Wasi::replayed(recording)),
@@ -230,7 +233,7 @@ fn state_of(linked: &Arc<Linked>, call: Call) -> wasmtime::Result<CellState> {
     // What is not in the recording is nowhere.
     let host = if matches!(tape, Some(Running::Player(_))) { Arc::new(NoServices) } else { host };
     let state = CellState::new(Arc::clone(linked), limits, operation, context, host);
-    Ok(CellState { narrowing, tape, wasi, ..state })
+    Ok(CellState { narrowing, tape, wasi, program, ..state })
 }
 
 /// A store in which every limit holds from now on.

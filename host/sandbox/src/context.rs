@@ -14,7 +14,10 @@ use crate::{
     schedule::{fair::Share, queue::Queue},
 };
 use opcell_types::Digest;
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// A context to make.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +46,8 @@ pub struct PluginContext {
     own: Arc<Limits>,
     queue: Arc<Queue>,
     share: Arc<Share>,
+    /// The scope of the programs that are kept for it.
+    scope: u64,
 }
 
 impl std::fmt::Debug for PluginContext {
@@ -58,6 +63,9 @@ impl Sandbox {
     /// When a granted directory cannot be opened, or would reach what no grant extends to.
     pub fn context(&self, plugin: &Plugin, request: ContextRequest) -> Result<PluginContext, LoadError> {
         let ContextRequest { grants, limits, settings, tools_of_services } = request;
+        static SCOPES: AtomicU64 = AtomicU64::new(1);
+        // A context that reaches what its services have is made for one call, and belongs to the plugin as it was loaded.
+        let scope = if tools_of_services { 0 } else { SCOPES.fetch_add(1, Ordering::Relaxed) };
         let policy = plugin.policy().with_grants(grants).with_tools_of_services(tools_of_services);
         let roots = self.open_roots(plugin.name(), policy.grants())?;
         let limits = plugin.effective_limits().narrowed(&limits);
@@ -69,6 +77,7 @@ impl Sandbox {
             own: Arc::new(limits.limits.clone()),
             queue: Arc::new(Queue::new(&limits.limits)),
             share: self.share(),
+            scope,
             limits,
         })
     }
@@ -110,6 +119,8 @@ impl PluginContext {
             allotment: linked.allotment.clone(),
             share: Arc::clone(&self.share),
             code: Arc::clone(&linked.code),
+            programs: linked.programs.clone(),
+            scope: self.scope,
         })
     }
 }

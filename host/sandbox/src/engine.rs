@@ -283,29 +283,39 @@ pub(crate) fn like(
     metering: Metering,
     room: Room,
     cells: u32,
-    keep_resident: usize,
+    kept: Kept,
 ) -> Result<Engine, SandboxError> {
-    let shape = if is_script { script(cells, keep_resident) } else { small(cells, keep_resident) };
+    let shape = if is_script { script(cells, kept) } else { small(cells, kept) };
     let pool = (room == Room::Plenty).then(|| pool_config(shape));
     build(&config(metering, room, pool))
 }
 
-fn small(cells: u32, keep_resident: usize) -> Shape {
-    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident, warm: cells }
+fn small(cells: u32, kept: Kept) -> Shape {
+    Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident: kept.resident, warm: cells }
 }
 
-/// The most that the pool of interpreters keeps of each memory, in bytes. Copying it back costs less than a tenth of the
-/// page faults that it saves; a quarter as many cells as in the small pool bound the whole.
-const INTERPRETER_RESIDENT: usize = 4 << 20;
+/// The bytes of each memory that the pools keep when a cell ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Of the small pool.
+    pub(crate) resident: usize,
+    /// Of the pool of interpreters, if it is more.
+    pub(crate) interpreter: usize,
+}
+
+/// The most that the pool of interpreters keeps of each memory by default, in bytes: what the largest of them begins
+/// with. Copying it back costs a small part of the page faults that it saves. A slot keeps what its cells have used, and
+/// there are a quarter as many as in the small pool.
+pub(crate) const INTERPRETER_RESIDENT: usize = 16 << 20;
 
 /// For guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
-fn script(cells: u32, keep_resident: usize) -> Shape {
+fn script(cells: u32, kept: Kept) -> Shape {
     Shape {
         cells: (cells / 4).max(1),
         core_instances: 200,
         memories: 8,
         tables: 64,
-        keep_resident: keep_resident.max(INTERPRETER_RESIDENT),
+        keep_resident: kept.resident.max(kept.interpreter),
         warm: (cells / 4).max(1),
     }
 }
@@ -347,9 +357,9 @@ impl Engines {
         allocation: Allocation,
         cells: u32,
         memory: u64,
-        keep_resident: usize,
+        kept: Kept,
     ) -> Result<Self, SandboxError> {
-        let (small, script) = (small(cells, keep_resident), script(cells, keep_resident));
+        let (small, script) = (small(cells, kept), script(cells, kept));
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
         let (mut warning, mut room, mut shapes) = (None, Room::Plenty, None);
         let pools = match allocation {
@@ -440,7 +450,14 @@ mod tests {
             .precompile_component(b"(component)")
             .or_else(|_| compiler.precompile_component(&wat::parse_str("(component (core module))").unwrap()));
         let compiled = compiled.unwrap();
-        let engines = Engines::new(Metering::Ticks, Allocation::Auto, 2, 64 << 20, 64 << 10).unwrap();
+        let engines = Engines::new(
+            Metering::Ticks,
+            Allocation::Auto,
+            2,
+            64 << 20,
+            Kept { resident: 64 << 10, interpreter: INTERPRETER_RESIDENT },
+        )
+        .unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);
         for pool in engines.smallest_first() {
             assert_eq!(compatibility(&compiler), compatibility(pool.wasmtime()));

@@ -18,6 +18,7 @@ use crate::{
         Plugin,
         opcell::plugin0_1_0::types::{self, Failure as GuestFailure},
     },
+    programs,
     state::CellState,
 };
 use opcell_types::{Denial, Failure, Source, Value, text::printable};
@@ -39,6 +40,7 @@ pub(crate) fn link(linker: &mut Linker<CellState>) -> wasmtime::Result<()> {
     Plugin::add_to_linker::<CellState, View<'static>>(linker, |state| View(state))?;
     config::link(linker)?;
     handles::link(linker)?;
+    programs::link(linker)?;
     keyvalue::link(linker)
 }
 

@@ -4,6 +4,7 @@ use crate::{
     error::LoadError,
     imports::{config, handles, http::TOOL, keyvalue},
     manifest::{self, Manifest, ManifestError, Request},
+    programs,
     typed::Exports,
 };
 use std::{collections::BTreeMap, fmt};
@@ -300,7 +301,7 @@ fn refuse(name: &str) -> Option<RefusedImport> {
     let (interface, _) = split(name);
     let (package, member) = interface.split_once('/').unwrap_or((interface, ""));
     let instead = match (package, member) {
-        _ if name == handles::SERVED => return None,
+        _ if name == handles::SERVED || name == programs::SERVED => return None,
         ("opcell:plugin", "types" | "tools" | "skills" | "files" | "log" | "store" | "calls") => return None,
         ("opcell:plugin", _) => {
             "the host offers `tools`, `calls`, `skills`, `files`, `log` and `store` of this package, and nothing else"

@@ -15,7 +15,7 @@
 //! place it, [`inspect`] and [`manifest`] look at it, [`compile`] makes native code and [`cache`] keeps it, `engine` runs it,
 //! [`describe`] checks what it says, [`plugin`] takes calls, `cell` runs them through `exports` within [`limits`] and
 //! `budget` as `schedule` admits and interrupts them, `checks` holds what comes from it against its schemas,
-//! `imports` and `wasi` serve them as [`grants`] allow, [`receipt`] and [`error`] say how they ended. [`bare`] is the
+//! `imports` and `wasi` serve them as [`grants`] allow, `programs` keeps what runtimes made of source texts, [`receipt`] and [`error`] say how they ended. [`bare`] is the
 //! engine alone, which cells are measured against.
 
 #![warn(missing_debug_implementations)]
@@ -41,6 +41,7 @@ pub mod context;
 mod cell;
 mod exports;
 mod image;
+mod programs;
 mod schedule;
 mod state;
 mod trap;

@@ -19,6 +19,7 @@ use crate::{
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     pools::{Code, Pool},
+    programs::{CellProgram, KeptPrograms},
     receipt::{CellResult, Receipt},
     recording::Tape,
     sandbox::Settings,
@@ -73,6 +74,10 @@ pub(crate) struct Linked {
     pub(crate) share: Arc<Share>,
     /// The code that `pre` was made of, for the other plugins and engines that use it.
     pub(crate) code: Arc<Code>,
+    /// What its cells made of programs, if it is a runtime that keeps it.
+    pub(crate) programs: Option<Arc<KeptPrograms>>,
+    /// Programs are kept for the plugin as it was loaded, 0, or for one of its contexts.
+    pub(crate) scope: u64,
 }
 
 impl Linked {
@@ -102,6 +107,8 @@ impl Linked {
             allotment: self.allotment.clone(),
             share: Arc::clone(&self.share),
             code,
+            programs: self.programs.clone(),
+            scope: self.scope,
         })
     }
 }
@@ -218,6 +225,7 @@ impl Plugin {
             tape: Tape::Off,
             timeline: None,
             describes: true,
+            program: None,
         };
         let ((operations, operation_schemas), of_operations) = match typed {
             None => described::<Operations, (Vec<_>, Vec<_>)>(&linked, call(), describe::operations).await?,
@@ -454,6 +462,12 @@ impl Plugin {
                 Arc::new(limits.narrowed(&step).limits)
             }
         };
+        // What a call uses up is compared where it is recorded, and counted where fuel is.
+        let is_measured = !matches!(request.tape, Tape::Off) || linked.metering == Metering::Deterministic;
+        let program = match is_measured {
+            true => None,
+            false => CellProgram::of(linked, request.value, &request.context),
+        };
         let call = Call {
             operation: Arc::clone(id),
             limits,
@@ -464,6 +478,7 @@ impl Plugin {
             tape: request.tape,
             timeline: request.timeline,
             describes: false,
+            program,
         };
         let arguments: Arc<str> = request.arguments.into();
         let most = own.memory;

@@ -9,7 +9,7 @@ use crate::{
     cache::{Cache, CachePlace, Found, Key},
     compile::{CompileError, CompileLimits, CompileMode, Compiler},
     descriptors,
-    engine::{self, Allocation, CellEngine, Engines, Metering, PoolUse, Room},
+    engine::{self, Allocation, CellEngine, Engines, Kept, Metering, PoolUse, Room},
     error::{LoadError, SandboxError},
     imports,
     inspect::{self, Surface},
@@ -47,6 +47,9 @@ pub struct PoolsConfig {
     /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB: the 64 KiB stack
     /// and the data of an SDK-built guest; `benches/README.md` has the figures.
     pub keep_resident: usize,
+    /// The same of each memory in the pool of interpreters, where it is more. Default 16 MiB: what a cell of Python begins
+    /// with. A slot keeps what its cells have used.
+    pub interpreter_resident: usize,
     /// The allocation of memory to cells.
     pub allocation: Allocation,
     /// The metering of instructions.
@@ -64,6 +67,7 @@ impl PoolsConfig {
             cells: 64,
             memory: Limits::default().memory,
             keep_resident: 128 << 10,
+            interpreter_resident: engine::INTERPRETER_RESIDENT,
             allocation: Allocation::default(),
             metering: Metering::default(),
         }
@@ -78,7 +82,7 @@ pub struct Pools {
     cache_place: Option<CachePlace>,
     metering: Metering,
     cells: u32,
-    keep_resident: usize,
+    kept: Kept,
     room: Room,
     /// Refuses components that are too large for every pool, where there are none.
     shapes: Option<Engine>,
@@ -100,7 +104,8 @@ impl Pools {
         opcell_workers::install();
         descriptors::make_room();
         let cells = config.cells.clamp(1, MAX_CELLS);
-        let engines = Engines::new(config.metering, config.allocation, cells, config.memory, config.keep_resident)?;
+        let kept = Kept { resident: config.keep_resident, interpreter: config.interpreter_resident };
+        let engines = Engines::new(config.metering, config.allocation, cells, config.memory, kept)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {
             let pool = Pool::new(engine.clone()).map_err(|error| SandboxError::Engine(format!("{error:#}")))?;
@@ -113,7 +118,7 @@ impl Pools {
             cache_place: config.cache,
             metering: config.metering,
             cells,
-            keep_resident: config.keep_resident,
+            kept,
             room: engines.room,
             shapes: engines.shapes,
             warning: engines.warning,
@@ -176,7 +181,7 @@ impl Pools {
         let surface = inspect::inspect(&bytes)?;
         let compiled = self.compiled(&bytes, &blake3::hash(&bytes)).await?;
         let bare = |is_script| {
-            let engine = engine::like(is_script, self.metering, self.room, self.cells, self.keep_resident)
+            let engine = engine::like(is_script, self.metering, self.room, self.cells, self.kept)
                 .map_err(|error| LoadError::Shape { message: error.to_string() })?;
             Bare::new(&engine, &compiled)
         };

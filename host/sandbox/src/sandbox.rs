@@ -4,7 +4,7 @@ use crate::{
     bare::Bare,
     cache::CachePlace,
     compile::{CompileLimits, CompileMode},
-    engine::{Allocation, Metering, PoolUse},
+    engine::{Allocation, INTERPRETER_RESIDENT, Metering, PoolUse},
     error::{LoadError, SandboxError},
     exports::{Exported, Judges, Operations},
     grants::{Grants, Policy, Requests},
@@ -53,6 +53,9 @@ pub struct SandboxConfig {
     /// Bytes of each memory that a pool cleans by hand when a cell ends. Default 128 KiB: the 64 KiB stack
     /// and the data of an SDK-built guest; `benches/README.md` has the figures.
     pub keep_resident: usize,
+    /// The same of each memory in the pool of interpreters, where it is more. Default 16 MiB: what a cell of Python begins
+    /// with. A slot keeps what its cells have used.
+    pub interpreter_resident: usize,
     /// The allocation of memory to cells.
     pub allocation: Allocation,
     /// The metering of instructions.
@@ -72,6 +75,7 @@ impl SandboxConfig {
             limits: LimitRequest::default(),
             cells: 64,
             keep_resident: 128 << 10,
+            interpreter_resident: INTERPRETER_RESIDENT,
             allocation: Allocation::default(),
             metering: Metering::default(),
         }
@@ -114,6 +118,9 @@ pub struct LoadRequest {
     pub exports: Exports,
     /// The settings that it reads through `wasi:config/store`.
     pub settings: Settings,
+    /// `true` for a runtime of ours, which keeps what it made of the source text of a program for later cells with the
+    /// same text. To any other plugin it would be a store that no one granted.
+    pub keeps_programs: bool,
 }
 
 /// The settings that an operator makes for a plugin: texts by their keys.
@@ -132,6 +139,7 @@ impl LoadRequest {
             digest: None,
             exports: Exports::Contract,
             settings: Settings::new(),
+            keeps_programs: false,
         }
     }
 }
@@ -197,6 +205,7 @@ impl Sandbox {
             cells: config.cells,
             memory,
             keep_resident: config.keep_resident,
+            interpreter_resident: config.interpreter_resident,
             allocation: config.allocation,
             metering: config.metering,
         })?;
@@ -246,7 +255,8 @@ impl Sandbox {
     /// # Errors
     /// [`LoadError`], whose texts name what is wrong and what to do.
     pub async fn load(&self, request: LoadRequest) -> Result<Arc<Plugin>, LoadError> {
-        let LoadRequest { name, source, grants, limits, agreed, digest: pinned, exports, settings } = request;
+        let LoadRequest { name, source, grants, limits, agreed, digest: pinned, exports, settings, keeps_programs } =
+            request;
         let bytes = self.pools.read(source).await?;
         let inspected = Arc::clone(&bytes);
         let look = match exports {
@@ -311,6 +321,8 @@ impl Sandbox {
             allotment: self.part.as_ref().map(|part| Arc::clone(&part.allotment)),
             share: self.share(),
             code: Arc::clone(&code),
+            programs: keeps_programs.then(Arc::default),
+            scope: 0,
         };
         let described = match exports {
             Exports::Contract => None,

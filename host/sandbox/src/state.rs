@@ -9,6 +9,7 @@ use crate::{
     limits::Limits,
     memory::Memory,
     plugin::Linked,
+    programs::CellProgram,
     receipt::{FileBytes, LogTail},
     recording::Running,
     store::Stores,
@@ -82,6 +83,8 @@ pub(crate) struct CellState {
     pub(crate) http: Option<Held>,
     /// The calls of tools that it has started; made with the first of them.
     pub(crate) calls: Option<Box<StartedCalls>>,
+    /// The program that it runs, where that may be kept.
+    pub(crate) program: Option<CellProgram>,
 }
 
 impl CellState {
@@ -118,6 +121,7 @@ impl CellState {
             wasi: None,
             http: None,
             calls: None,
+            program: None,
         }
     }
 

@@ -680,17 +680,24 @@ class _Positions(ast.NodeTransformer):
         return ast.copy_location(ast.Call(name, [function], []), function)
 
 
+#: The function whose body a program is, and the body of one without a statement.
+_SHELL = ast.parse("async def program():\n    pass", FILE)
+_NOTHING = _SHELL.body[0].body  # type: ignore[attr-defined]
+
+
 def _compiled(source: str) -> types.CodeType:
     tree = ast.parse(source, FILE)
     body = tree.body
     if body and isinstance(body[-1], ast.Expr) and not isinstance(body[-1].value, (ast.Yield, ast.YieldFrom)):
         body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
-    _Positions(tree).rewritten()
-    shell = ast.parse("async def program():\n    pass", FILE)
-    function = shell.body[0]
+    # Without these words there is no call to find, and looking for one takes longer than all else. Names in other letters
+    # may be the same names.
+    if not source.isascii() or any(word in source for word in ("await", "tools", "call")):
+        ast.fix_missing_locations(_Positions(tree).rewritten())
+    function = _SHELL.body[0]
     assert isinstance(function, ast.AsyncFunctionDef)
-    function.body = body or function.body
-    return compile(ast.fix_missing_locations(shell), FILE, "exec")
+    function.body = body or _NOTHING
+    return compile(_SHELL, FILE, "exec")
 
 
 class _Log:

@@ -87,6 +87,7 @@ pub fn check(mut text: ProjectText, source: &Arc<SourceFile>, root: &Path) -> Re
         plugins,
         plugin_folders: text.plugin_folders.iter().map(|folder| root.join(folder.get_ref())).collect(),
         values,
+        keep_resident: checker.keep_resident(text.keep_resident.as_ref()),
         limits,
         limit_spans,
         skills,

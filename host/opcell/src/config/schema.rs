@@ -61,6 +61,7 @@ pub fn schema() -> Value {
             "cache": {"deprecated": true, "description": "A project file cannot set this.", "not": {}},
             "plugins": named("plugin", "Plugins by name."),
             "limits": {"$ref": "#/$defs/project-limits", "description": "Ceilings for every plugin, and for the values of runs."},
+            "keep-resident": by_default(quantity("Memory of a cell with an interpreter that stays in place for the next one, for each of at most 16 cells; the system takes back what is beyond it. At most `64 MiB`."), "16 MiB"),
             "tools": named("tool", "Implementations of the tools that documents name."),
             "mcp": named("server", "MCP servers by name."),
             "models": about(sessions::models(), "Providers and models."),

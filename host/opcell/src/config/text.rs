@@ -46,6 +46,8 @@ pub struct ProjectText {
     pub plugins: IndexMap<Spanned<String>, PluginText>,
     /// Ceilings for every plugin.
     pub limits: IndexMap<Spanned<String>, Spanned<Quantity>>,
+    /// The memory of an interpreter's cell that stays in place for the next one.
+    pub keep_resident: Option<Spanned<Quantity>>,
     /// Implementations of the tools that documents name.
     pub tools: IndexMap<Spanned<String>, Spanned<ToolText>>,
     /// MCP servers by name.

@@ -11,6 +11,9 @@ use opcell_sandbox::{
 use opcell_types::{ByteSize, Milliseconds, value};
 use serde_spanned::Spanned;
 
+/// The most that a cell may leave in place.
+const MAX_KEEP_RESIDENT: u64 = 64 << 20;
+
 impl Checker<'_> {
     /// The limits of a run's values, which are the host's and no plugin's.
     pub(super) fn values(&mut self, limits: &mut IndexMap<Spanned<String>, Spanned<Quantity>>) -> ValueLimits {
@@ -80,6 +83,18 @@ impl Checker<'_> {
     /// Bytes that may be written; the default where nothing is said.
     pub(super) fn quota(&mut self, quota: Option<&Spanned<Quantity>>) -> Option<u64> {
         self.quantity(quota, Unit::Bytes, "quota", FilesGrant::DEFAULT_WRITE_QUOTA)
+    }
+
+    /// The memory that cells of interpreters leave in place, if the project says it.
+    pub(super) fn keep_resident(&mut self, written: Option<&Spanned<Quantity>>) -> Option<usize> {
+        let bytes = self.quantity(Some(written?), Unit::Bytes, "keep-resident", 0)?;
+        if bytes <= MAX_KEEP_RESIDENT {
+            return usize::try_from(bytes).ok();
+        }
+        let message = format!("`keep-resident` is {}, more than 64 MiB", Unit::Bytes.show(bytes));
+        let help = "cells keep what they used; more than the interpreters begin with gains nothing".to_owned();
+        self.error("invalid-limit", span_of(written?), message, Some(help));
+        None
     }
 
     /// A quantity under `key`; the default where nothing is said.

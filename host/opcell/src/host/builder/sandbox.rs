@@ -138,6 +138,7 @@ impl SandboxSettings {
             limits: config.limits.clone(),
             cells: pools.cells,
             keep_resident: pools.keep_resident,
+            interpreter_resident: config.keep_resident.unwrap_or(pools.interpreter_resident),
             allocation: pools.allocation,
             metering: pools.metering,
             ..SandboxConfig::new(pools.compile)
@@ -163,5 +164,6 @@ pub(in crate::host) fn load_request(plugin: &PluginConfig, config: &Config) -> L
         },
         exports: plugin.exports.clone(),
         settings: plugin.settings.clone(),
+        keeps_programs: plugin.builtin_component().is_some(),
     }
 }
