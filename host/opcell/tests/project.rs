@@ -30,6 +30,7 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     let config =
         Config::parse("opcell.example.toml", example, project.path()).unwrap_or_else(|findings| panic!("{findings}"));
 
+    assert_eq!(config.keep_resident, Some(16 << 20));
     let plugins: Vec<&String> = config.plugins.keys().collect();
     assert_eq!(plugins, ["github", "triage", "repo", "legacy", "skill.triage.count"]);
     let github = &config.plugins["github"].grants;
@@ -47,6 +48,17 @@ fn the_example_documents_keys_that_exist_with_values_that_mean_something() {
     );
     assert_eq!(config.sessions.profiles["careful"].temperature, Some(0.2));
     assert_eq!(config.plugins["legacy"].grants.capabilities.dangerous_preopens[0].guest, "/data");
+}
+
+#[test]
+fn what_cells_of_interpreters_leave_in_place_is_adjusted_within_bounds() {
+    let parsed = |text: &str| Config::parse("opcell.toml", text.to_owned(), Path::new("/"));
+    assert_eq!(parsed("").unwrap().keep_resident, None);
+    assert_eq!(parsed("keep-resident = \"1 MiB\"").unwrap().keep_resident, Some(1 << 20));
+    assert_eq!(parsed("keep-resident = 0").unwrap().keep_resident, Some(0));
+    let refused = parsed("keep-resident = \"65 MiB\"").unwrap_err().to_string();
+    assert!(refused.contains("`keep-resident` is 65 MiB, more than 64 MiB"), "{refused}");
+    assert!(parsed("keep-resident = \"much\"").is_err());
 }
 
 #[test]

@@ -367,7 +367,7 @@ impl Engines {
             Allocation::Auto => match (pool(small), pool(script)) {
                 (Ok(small_engine), Ok(script_engine)) if leaves_room() => Some(vec![
                     (small_engine, "small", small.cells, Some(small)),
-                    (script_engine, "script", script.cells, None),
+                    (script_engine, "script", script.cells, Some(script)),
                 ]),
                 (small_engine, script_engine) => {
                     room = Room::Scarce;

@@ -19,6 +19,10 @@ use std::{
 /// Alternating calls before a thread gets an engine of its own.
 const ALTERNATIONS_BEFORE_SHARD: u32 = 64;
 
+/// The most native code that is loaded once more for each thread, in bytes: that of an interpreter for JavaScript has 5 MB,
+/// and that of Python 80. A cell of the larger one takes so long that what threads share is no matter.
+const MAX_REPLICATED_CODE: usize = 16 << 20;
+
 /// The parts of a plugin that its cells share, for one engine.
 pub(crate) struct EngineShard {
     pub(crate) linked: Arc<Linked>,
@@ -68,7 +72,12 @@ impl EngineShard {
 
 impl EngineShards {
     pub(crate) fn new(first: EngineShard, pool: Arc<Pool>) -> Arc<Self> {
-        let replicas = if first.linked.typed.is_some() { 0 } else { pool.engine.max_shards().saturating_sub(1) };
+        let code = first.linked.code.component.image_range();
+        let code_bytes = code.end.addr().saturating_sub(code.start.addr());
+        let replicas = match first.linked.typed.is_some() || code_bytes > MAX_REPLICATED_CODE {
+            true => 0,
+            false => pool.engine.max_shards().saturating_sub(1),
+        };
         let replicas = (0..replicas).map(|_| Replica::default()).collect();
         Arc::new(Self { first, replicas, last_caller: AtomicUsize::new(0), pool })
     }
