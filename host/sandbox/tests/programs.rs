@@ -46,7 +46,7 @@ fn runtime(before: &str, after: &str) -> Guest {
                (call $ok (i32.const 1110) (i32.const 6)))
              (else (call $ok (i32.load (i32.const 516)) (i32.load (i32.const 520)))))))"
     );
-    Guest { wasi: Some(WORLD), ..Guest::invoke(&body).with(LOG).with(IMPORTS) }
+    Guest { wasi: Some(WORLD), pages: 8, ..Guest::invoke(&body).with(LOG).with(IMPORTS) }
 }
 
 fn honest() -> Guest {
