@@ -669,7 +669,7 @@ static bool start(void) {
     *parts[i] = JS_GetPropertyUint32(js, made, i);
     if (!JS_IsObject(*parts[i])) return false;
   }
-  return true;
+  return source_start(host);
 }
 
 /* Called once when the component is built: cells begin with the memory that it leaves, and thus with an engine. */
@@ -858,5 +858,5 @@ void opcell_prepare(opcell_text id) {
     file_name = name.data;
     file_mark = opcell_concat(file_name, ":", (char *)0).data;
   }
-  source_prepare(id, host, file_name, (opcell_text){source.data, source.length}, about);
+  source_prepare(id, file_name, (opcell_text){source.data, source.length}, about);
 }

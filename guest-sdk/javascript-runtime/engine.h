@@ -26,8 +26,11 @@ void log_rejections(JSValueConst own);
 
 /* Of source.c: the module of a name that a source plugin imports. */
 JSModuleDef *source_module(JSContext *context, const char *name);
+/* Of source.c: makes the SDK of source plugins in an engine that starts. `host` has the functions of the engine, and gets
+   those of the SDK. */
+bool source_start(JSValueConst host);
 /* Of source.c: fills the tables before an export is called, and ends the cell if that fails. `id` is that of the call, or
-   no text; `host` has the functions of the engine, and `about` is the description in the bundle. */
-void source_prepare(opcell_text id, JSValue host, const char *file_name, opcell_text text, JSValueConst about);
+   no text; `about` is the description in the bundle. */
+void source_prepare(opcell_text id, const char *file_name, opcell_text text, JSValueConst about);
 
 #endif

@@ -522,17 +522,21 @@ static void fill(void) {
   opcell_judges = judge_table;
 }
 
-void source_prepare(opcell_text id, JSValue host, const char *file_name, opcell_text text, JSValueConst about) {
-  called = id;
-  file = file_name;
+bool source_start(JSValueConst host) {
   for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++)
     JS_SetPropertyStr(js, host, FUNCTIONS[i].name,
                       JS_NewCFunction(js, FUNCTIONS[i].function, FUNCTIONS[i].name, FUNCTIONS[i].length));
   JSValue make = JS_Eval(js, (const char *)SOURCE, sizeof SOURCE - 1, "sdk.js", JS_EVAL_TYPE_GLOBAL | JS_EVAL_FLAG_STRICT);
-  if (JS_IsException(make)) thrown();
-  JSValue values[] = {host, about};
-  sdk = JS_Call(js, make, JS_UNDEFINED, 2, values);
-  if (JS_IsException(sdk)) thrown();
+  if (JS_IsException(make)) return false;
+  sdk = JS_Call(js, make, JS_UNDEFINED, 1, &host);
+  JS_FreeValue(js, make);
+  return JS_IsObject(sdk);
+}
+
+void source_prepare(opcell_text id, const char *file_name, opcell_text text, JSValueConst about) {
+  called = id;
+  file = file_name;
+  if (JS_IsException(JS_Call(js, member(sdk, "begin"), JS_UNDEFINED, 1, &about))) thrown();
   JSValue exports = evaluated(text);
   offered = JS_Call(js, member(sdk, "load"), JS_UNDEFINED, 1, &exports);
   if (JS_IsException(offered)) thrown();

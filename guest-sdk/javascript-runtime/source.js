@@ -1,6 +1,6 @@
 // The SDK of source plugins: the names of `guest-sdk/javascript/opcell.js`, on the host functions of source.c, so that a
 // source is a source plugin here and the main file of a plugin that `opcell plugin build` bundles.
-(host, about) => {
+(host) => {
   "use strict";
   const { Error, TypeError, JSON, Object, Array, Uint8Array, String } = globalThis;
   const { stringify } = JSON;
@@ -219,16 +219,15 @@
 
   // Globals that the engine lacks, as `opcell plugin build` gives them
 
-  const define = (name, value) => Object.defineProperty(globalThis, name, { value, writable: true, configurable: true });
-  define("TextEncoder", class TextEncoder {
+  const TextEncoder = class TextEncoder {
     get encoding() {
       return "utf-8";
     }
     encode(text = "") {
       return host.encode(String(text));
     }
-  });
-  define("TextDecoder", class TextDecoder {
+  };
+  const TextDecoder = class TextDecoder {
     #fatal;
     constructor(label = "utf-8", { fatal = false } = {}) {
       if (!/^\s*utf-?8\s*$/i.test(label)) throw new RangeError(`\`${label}\`: only UTF-8 is decoded here`);
@@ -243,9 +242,19 @@
       if (text === undefined) throw new TypeError("the bytes are not UTF-8");
       return text;
     }
-  });
+  };
+
+  /** What the bundle says of the plugin, of which cells begin with all else. */
+  let about;
+  const begin = (described) => {
+    about = described;
+    for (const value of [TextEncoder, TextDecoder]) {
+      Object.defineProperty(globalThis, value.name, { value, writable: true, configurable: true });
+    }
+  };
 
   return {
+    begin,
     exports: { Denied, Failure, Success, files, judge, keyword, log, operation, plugin, skills, store, tools },
     load,
     invoke,
