@@ -44,7 +44,7 @@ async fn run(host: &Host, source: &str) -> (String, u64) {
             let receipt: Json = serde_json::to_value(output.receipt().unwrap()).unwrap();
             (output.data.to_json(), receipt["peak-memory"].as_u64().unwrap())
         }
-        Err(error) => (format!("{error:?}"), 0),
+        Err(error) => (format!("{:?}", error.failure), 0),
     }
 }
 
@@ -61,7 +61,7 @@ async fn programs_do_the_same_with_the_code_that_an_earlier_cell_has_left() {
         }
         distinct.push(compiled);
     }
-    assert!(distinct[1].contains("program.js:1:29") && distinct[1].contains("program.js:2:"), "{}", distinct[1]);
+    assert!(distinct[1].contains("program.js:1:33") && distinct[1].contains("program.js:2:"), "{}", distinct[1]);
     assert!(distinct[2].contains("/* kept */") && distinct[2].contains("#x = 1n"), "{}", distinct[2]);
     assert!(distinct[6].contains("RangeError"), "{}", distinct[6]);
     assert!(distinct[7].contains("no.such") && distinct[7].contains("program.js:1:"), "{}", distinct[7]);
