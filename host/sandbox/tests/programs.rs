@@ -6,7 +6,8 @@ mod common;
 
 use common::{Guest, LOG, config, request};
 use opcell_sandbox::{
-    CallContext, CellRequest, ContextRequest, LoadRequest, Metering, Plugin, PluginContext, Sandbox, SandboxConfig, Tape,
+    CallContext, CellRequest, ContextRequest, LoadRequest, Metering, Plugin, PluginContext, Sandbox, SandboxConfig,
+    Tape,
 };
 use opcell_types::Value;
 use serde_json::{Value as Json, json};
@@ -87,9 +88,7 @@ async fn a_later_cell_with_the_same_text_finds_what_the_first_one_left() {
 async fn tenants_users_contexts_and_plugins_share_nothing() {
     let sandbox = Sandbox::new(config()).unwrap();
     let plugin = loaded(&sandbox, &honest()).await;
-    let context = || -> Arc<PluginContext> {
-        Arc::new(sandbox.context(&plugin, ContextRequest::default()).unwrap())
-    };
+    let context = || -> Arc<PluginContext> { Arc::new(sandbox.context(&plugin, ContextRequest::default()).unwrap()) };
     let contexts = [context(), context()];
     let tenant = |name: &str| CallContext { tenant: Some(name.into()), ..CallContext::default() };
     let user = |name: &str| CallContext { user: Some(name.into()), ..CallContext::default() };

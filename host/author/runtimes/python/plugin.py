@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import gc
 import inspect
 import keyword
 import linecache
@@ -842,31 +841,6 @@ def run(source: str, input: Any = None) -> dict[str, Any]:
         raise _failure(error, source, logs) from None
     log.end()
     return {"result": result, "logs": logs}
-
-
-# Before the snapshot
-
-
-def _warm() -> None:
-    """Runs a program some times: what the interpreter and its modules do only once they then have done in every cell, and
-    code that has been run before is faster."""
-    outputs, urandom = (sys.stdout, sys.stderr), os.urandom
-    context = types.SimpleNamespace(run="", step="", visit=1, attempt=1, idempotency_key="")
-    # The same source makes the same snapshot.
-    os.urandom = bytes
-    try:
-        for source in ("1 + 1", "import json\nreturn {'a': [1, 2.5, 'b', None, len(str(input))]}") * 12:
-            arguments = json.dumps({"source": source})
-            opcell.Operations().invoke("python/run", arguments, context)  # type: ignore[no-untyped-call]
-    finally:
-        os.urandom = urandom
-        sys.stdout, sys.stderr = outputs
-    # What is there lives as long as the cell: no search for cycles needs to look at it, or to write to its memory.
-    gc.collect()
-    gc.freeze()
-
-
-_warm()
 
 
 # Source plugins
