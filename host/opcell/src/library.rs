@@ -245,8 +245,9 @@ impl Workflows for Library {
 
     fn names(&self) -> Vec<String> {
         let known = self.known();
-        let read = known.names.iter().filter(|(_, read)| read.is_ok()).map(|(name, _)| name);
-        let names: BTreeSet<&Arc<str>> = read.chain(known.added.keys()).collect();
+        let read = known.names.iter().filter_map(|(name, read)| Some((name, read.as_ref().ok()?)));
+        let callable = read.chain(&known.added).filter(|(_, workflow)| self.refusal(workflow.ir()).is_none());
+        let names: BTreeSet<&Arc<str>> = callable.map(|(name, _)| name).collect();
         names.into_iter().map(|name| name.as_ref().to_owned()).collect()
     }
 }

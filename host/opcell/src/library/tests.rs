@@ -180,3 +180,52 @@ fn a_document_is_compiled_again_only_when_it_or_a_file_it_was_compiled_from_has_
     assert!(std::sync::Arc::ptr_eq(&plain, &of("plain")));
     assert!(format!("{:?}", of("asks")).contains("Second, and longer."), "{:?}", of("asks"));
 }
+
+/// A pack with one prompt and this governance.
+fn governed(folder: &Path, governance: &str) {
+    let pack = format!(
+        r#"{{"id": "desk", "name": "Desk", "version": "1.0.0", "template_engine": {{"version": "v1", "syntax": "{{{{variable}}}}"}},
+            "metadata": {{"governance": {governance}}},
+            "prompts": {{"talk": {{"id": "talk", "name": "Talk", "version": "1.0.0", "system_template": "Be brief."}}}}}}"#
+    );
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("desk.pack.json"), pack).unwrap();
+}
+
+#[tokio::test]
+async fn a_pack_whose_governance_the_project_does_not_accept_neither_starts_nor_is_called() {
+    let project = tempfile::tempdir().unwrap();
+    let folder = project.path().join("workflows");
+    for (governance, code, accepting) in [
+        (
+            r#"{"requires_ai_disclosure": true}"#,
+            "unenforced-governance",
+            "accept-governance = [\"requires_ai_disclosure\"]",
+        ),
+        (r#"{"approved_environments": ["uk"]}"#, "environment-not-approved", "environment = \"uk\""),
+    ] {
+        governed(&folder, governance);
+        for (packs, is_accepted) in [("", false), (accepting, true)] {
+            let text = format!("workflows = [\"workflows\"]\n[packs]\n{packs}\n");
+            fs::write(project.path().join("opcell.toml"), text).unwrap();
+            let config = Config::load(project.path().join("opcell.toml")).unwrap();
+            let host = Host::builder().config(config).build().await.unwrap();
+            let library = host.library();
+            assert_eq!(library.find("desk").is_some(), is_accepted, "{governance} {packs}");
+            assert_eq!(library.names().contains(&"desk".to_owned()), is_accepted, "{governance} {packs}");
+            let desk = host.open("desk").unwrap();
+            match host.start(&desk, Value::object::<&str>([])).await {
+                Ok(run) => {
+                    assert!(is_accepted, "{governance} {packs}");
+                    run.cancel("the test has seen it start");
+                }
+                Err(crate::host::StartError::Rejected(rejected)) => {
+                    let found: Vec<_> =
+                        rejected.diagnostics.iter().map(|found| (found.code, found.span.is_some())).collect();
+                    assert!(!is_accepted && found == [(code, true)], "{governance} {packs}: {found:?}");
+                }
+                Err(other) => panic!("{governance} {packs}: {other}"),
+            }
+        }
+    }
+}
