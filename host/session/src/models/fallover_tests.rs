@@ -5,7 +5,7 @@
 use super::test_server::{Canned, Server};
 use super::*;
 use crate::HostSessions;
-use opcell_engine::event::EffectId;
+use opcell_engine::event::{EffectId, EffectReply, Event, Recorded};
 use opcell_engine::ports::RunText;
 use opcell_engine::{Engine, Program, RunOptions, RunOutcome, Status};
 use opcell_ir::source::SourceFile;
@@ -133,8 +133,9 @@ async fn a_request_that_suits_no_model_does_not_fall_over() {
     }
 }
 
-/// Runs the workflow with one model of its own and another that the operator added.
-async fn run_with_fallback(first: &Server, second: &Server, on: Option<&[&str]>) -> RunOutcome {
+/// Runs the workflow with one model of its own and another that the operator added. The outcome, and the answers and
+/// failures of models that the run has recorded.
+async fn run_with_fallback(first: &Server, second: &Server, on: Option<&[&str]>) -> (RunOutcome, Vec<String>) {
     let provider = |server: &Server, listed: bool| ProviderConfig {
         base_url: Some(server.url.clone()),
         models: listed
@@ -153,26 +154,39 @@ async fn run_with_fallback(first: &Server, second: &Server, on: Option<&[&str]>)
     let compiled = document::compile(&SourceFile::new("ask.edn", WORKFLOW), &NoCompanions);
     let program = Program::new(compiled.ir.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))).unwrap();
     let engine = Engine::builder().sessions(Arc::new(sessions)).build();
-    let started = engine.start(program, Value::from_json("{}").unwrap(), RunOptions::default()).await.unwrap();
-    started.finished().await.unwrap()
+    let options = RunOptions { run: Some("r".parse().unwrap()), ..RunOptions::default() };
+    let started = engine.start(program, Value::from_json("{}").unwrap(), options).await.unwrap();
+    let outcome = started.finished().await.unwrap();
+    let recorded = engine.history(&"r".into()).await.unwrap();
+    let answers = recorded.iter().flat_map(Recorded::parts).filter_map(|part| match &part.event {
+        Event::Replied { reply, .. } => match &**reply {
+            EffectReply::Round(Ok(reply)) => Some(reply.model.clone()),
+            EffectReply::Round(Err(failure)) => Some(failure.reason.to_string()),
+            _ => None,
+        },
+        _ => None,
+    });
+    (outcome, answers.collect())
 }
 
 #[tokio::test]
 async fn the_models_of_the_operator_follow_those_of_the_session_after_the_failures_that_are_named() {
     let unavailable = || Canned::json(json!({"error": {"message": "overloaded"}})).status(503);
     let refused = || Canned::json(json!({"error": {"message": "no such field"}})).status(400);
-    type Case = (fn() -> Canned, Option<&'static [&'static str]>, Option<&'static str>);
+    type Case = (fn() -> Canned, &'static str, Option<&'static [&'static str]>, Option<&'static str>);
     let cases: [Case; 5] = [
-        (unavailable, None, None),
-        (unavailable, Some(&["provider-unavailable"]), None),
-        (unavailable, Some(&["timeout"]), Some("provider-unavailable")),
-        (refused, None, Some("request-refused")),
-        (refused, Some(&["request-refused"]), None),
+        (unavailable, "provider-unavailable", None, None),
+        (unavailable, "provider-unavailable", Some(&["provider-unavailable"]), None),
+        (unavailable, "provider-unavailable", Some(&["timeout"]), Some("provider-unavailable")),
+        (refused, "request-refused", None, Some("request-refused")),
+        (refused, "request-refused", Some(&["request-refused"]), None),
     ];
-    for (answer, on, failure) in cases {
+    for (answer, reason, on, failure) in cases {
         let first = Server::start(vec![answer()]).await;
         let second = Server::start(vec![Canned::json(wires()[0].answer.clone())]).await;
-        let outcome = run_with_fallback(&first, &second, on).await;
+        let (outcome, recorded) = run_with_fallback(&first, &second, on).await;
+        let expected: Vec<&str> = [reason].into_iter().chain(failure.is_none().then_some("second/n")).collect();
+        assert_eq!(recorded, expected, "{on:?}");
         assert_eq!(outcome.reason.as_deref(), failure, "{on:?}: {outcome:?}");
         assert_eq!(second.asked().len(), usize::from(failure.is_none()), "{on:?}");
     }
