@@ -151,3 +151,70 @@ fn a_collector_gets_the_tree_of_a_run_that_has_ended_though_it_was_away_for_a_mo
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("invalid-collector"), "{wrong:?}");
 }
+
+/// A project whose workflow asks a model, which calls a tool; a script answers.
+fn conversing() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "opcell.toml",
+        "workflows = [\".\"]\n\n[journal]\npath = \"runs.db\"\n\n[sessions]\nscript = \"script.json\"\n\
+         context-files = \"none\"\n\n[sessions.files.notes]\npath = \"notes\"\n",
+    );
+    let read = json!([{"name": "read", "arguments": {"path": "notes:a.txt"}}]);
+    write(
+        "script.json",
+        &json!({"version": 1, "turns": [{"tool-calls": read}, {"text": "It says hello."}]}).to_string(),
+    );
+    write(
+        "ask.edn",
+        "{:name \"ask\" :description \"Asks\" :steps [{:name \"talk\" :type :session :tools [\"read\"] \
+         :contributions [{:type :template :text \"What is in a.txt?\"}]}]}",
+    );
+    fs::create_dir(folder.path().join("notes")).unwrap();
+    write("notes/a.txt", "hello from the file");
+    let trusted = opcell(folder.path()).arg("trust").output().unwrap();
+    assert!(trusted.status.success(), "{trusted:?}");
+    folder
+}
+
+#[test]
+fn a_collector_gets_content_only_if_the_operator_asks_and_metrics_have_the_names_of_the_conventions() {
+    let said = ["What is in a.txt?", "hello from the file", "It says hello."];
+    for with_content in [false, true] {
+        let (port, collected) = sink(&[200]);
+        let folder = conversing();
+        let address = format!("http://127.0.0.1:{port}");
+        let mut arguments = vec!["--otlp", &address];
+        arguments.extend(with_content.then_some("--otlp-content"));
+        let server = Server::start_with(folder.path(), &arguments);
+        let (status, ended) =
+            server.post("/v1/default/runs", &[], &json!({"workflow": "ask", "run": "r", "input": {}, "wait": true}));
+        assert_eq!((status, &ended["status"]), (201, &json!("completed")), "{ended}");
+        let taken = collected.recv_timeout(PATIENCE).unwrap();
+        for text in said {
+            assert_eq!(taken.body.contains(text), with_content, "{text}: {}", taken.body);
+        }
+        let names: Vec<String> = spans(&serde_json::from_str(&taken.body).unwrap())
+            .iter()
+            .map(|span| span["name"].as_str().unwrap().to_owned())
+            .collect();
+        for name in ["invoke_workflow ask", "invoke_agent talk", "execute_tool read"] {
+            assert!(names.iter().any(|own| own == name), "{name}: {names:?}");
+        }
+        // A reader of the API gets no content either way.
+        let exported = server.get("/v1/default/runs/r/export?otlp=true").1.to_string();
+        assert!(said.iter().all(|text| !exported.contains(text)), "{exported}");
+        let metrics = server.send("GET", "/metrics", &[], "").2;
+        for line in [
+            "gen_ai_client_operation_duration_seconds_count{tenant=\"default\",gen_ai_operation_name=\"chat\",",
+            "gen_ai_client_token_usage_count{tenant=\"default\",gen_ai_operation_name=\"chat\",",
+            "gen_ai_execute_tool_duration_seconds_count{tenant=\"default\",gen_ai_operation_name=\"execute_tool\",\
+             gen_ai_tool_name=\"read\"} 1",
+            "gen_ai_workflow_duration_seconds_count{tenant=\"default\",gen_ai_workflow_name=\"ask\"} 1",
+        ] {
+            assert!(metrics.lines().any(|own| own.starts_with(line)), "{line}\n{metrics}");
+        }
+        assert_eq!(server.terminate(), Some(0));
+    }
+}
