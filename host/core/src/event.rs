@@ -4,9 +4,8 @@
 //! events ([`crate::state::State::apply`]) and nothing else: a clock is read only to stamp an event.
 
 use crate::{
-    call::{ModelReply, OpenedSession, Reply, Success, Verdict},
+    call::{Reply, Verdict},
     conversation::Message,
-    decide::ValueLimits,
     failure::Failure,
     message::approves,
     outcome::{LimitKind, RunEnd},
@@ -14,18 +13,20 @@ use crate::{
     receipt::Receipt,
     wire,
 };
-use indexmap::IndexMap;
-use opcell_ir::{
-    ir::{RunLimits, Session, Then},
-    names::Outcome,
-};
-use opcell_types::{ClockReadings, Denial, Digest, Effects, InputAnswer, Value};
+use opcell_ir::names::Outcome;
+use opcell_types::{Digest, InputAnswer, Value};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, sync::Arc};
 
+mod answers;
 mod called;
+mod effects;
+mod started;
 
+pub use answers::{Answer, AskedCall, AskedInnerCall, CallAnswer, GrantScope};
 pub use called::Called;
+pub use effects::{EffectReply, InnerRequest, RaisedBy, Request};
+pub use started::{ForkOrigin, Repinned, RunStarted};
 
 pub use crate::id::{EffectId, FrameId, InstanceId, Timestamp};
 
@@ -503,243 +504,8 @@ pub enum Event {
     RunFinished(Box<RunEnd>),
 }
 
-/// The start of a run: everything that must not change while it runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct RunStarted {
-    /// ID of the run.
-    pub run: Arc<str>,
-    /// The definition.
-    pub program: Arc<Program>,
-    /// The input of the run.
-    #[serde(with = "wire")]
-    pub input: Value,
-    /// The request that started the first run.
-    #[serde(with = "wire")]
-    pub original: Value,
-    /// Declared inputs: given values and defaults.
-    #[serde(with = "wire")]
-    pub inputs: Value,
-    /// The workflow's limits, narrowed by the host's.
-    #[serde(default)]
-    pub limits: RunLimits,
-    /// The limits on its values.
-    #[serde(default, skip_serializing_if = "ValueLimits::is_default")]
-    pub value_limits: ValueLimits,
-    /// The maximum nesting of delegates.
-    pub max_depth: u32,
-    /// Number of entries into steps at which Opcell stops a workflow that sets no limit.
-    pub visit_bound: u64,
-    /// Digests of the plugins and other parts that the run depends on; Opcell compares them when it resumes the run.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub pins: IndexMap<Arc<str>, Arc<str>>,
-    /// Session settings that every session of the run inherits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<Session>,
-    /// The judge, or operation, that is asked before each transition of a pack.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authorizer: Option<Arc<str>>,
-    /// W3C trace context (`traceparent`) of the caller that started the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<Arc<str>>,
-    /// The user on whose behalf it runs, as the embedding program names them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<Arc<str>>,
-    /// The tenant on whose behalf it runs, as the embedding program names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<Arc<str>>,
-    /// For a fork, its origin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forked: Option<Box<ForkOrigin>>,
-}
-
-/// Other versions of what a run pinned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Repinned {
-    /// The new digests, by the pinned names.
-    pub pins: IndexMap<Arc<str>, Arc<str>>,
-    /// The person, as the host knows them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Arc<str>>,
-}
-
-/// The origin of a fork. The events that it shares happened before it was made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct ForkOrigin {
-    /// The run whose events it shares.
-    pub run: Arc<str>,
-    /// The last of them.
-    pub seq: u64,
-    /// When it was made.
-    pub at: Timestamp,
-    /// By whom, as the host knows them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub by: Option<Arc<str>>,
-}
-
-/// Something wanted. What is not said here follows from the state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
-pub enum Request {
-    /// The step's operation.
-    Invoke {
-        /// An object.
-        #[serde(with = "wire")]
-        arguments: Value,
-    },
-    /// The step's invoke judge.
-    Judge {
-        /// An object.
-        #[serde(with = "wire")]
-        arguments: Value,
-    },
-    /// The step's session, or its LLM judge's.
-    Open {
-        /// The instruction layer with its variables filled in; absent: as declared.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        system_prompt: Option<Arc<str>>,
-    },
-    /// The authorizer of transitions, before one takes place.
-    Authorize {
-        /// The event.
-        event: Arc<str>,
-        /// The context for the next state; empty where none is given.
-        #[serde(default)]
-        context: Arc<str>,
-        /// The party that raised the event.
-        by: RaisedBy,
-    },
-    /// An augmenter of the session, which adds to what the turn sends or refuses it.
-    Augment {
-        /// Position among the session's augmenters.
-        at: u32,
-    },
-    /// One answer of the session's model.
-    Round {
-        /// Position among the session's models.
-        model: u32,
-    },
-    /// One tool call that the model asked for.
-    Tool {
-        /// The model's name for the call.
-        call: Arc<str>,
-        /// The question that a person approved, if the call needed an approval.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        question: Option<Arc<str>>,
-        /// The arguments, where a person changed those of the model.
-        #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
-        arguments: Value,
-    },
-    /// A pause between attempts or elements.
-    Sleep {
-        /// The time, in milliseconds; fractions count.
-        ms: f64,
-    },
-    /// A workflow by name.
-    Find {
-        /// Its name.
-        name: Arc<str>,
-    },
-    /// A timer that runs while a step waits for a signal.
-    Timeout {
-        /// The time, in milliseconds.
-        ms: f64,
-    },
-}
-
-/// The party that raises an event of a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RaisedBy {
-    /// The state's model, by its transition tool.
-    Model,
-    /// The output of the state's composition.
-    Output,
-    /// A signal.
-    Signal,
-}
-
-impl RaisedBy {
-    /// Its name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RaisedBy::Model => "model",
-            RaisedBy::Output => "output",
-            RaisedBy::Signal => "signal",
-        }
-    }
-}
-
-impl Request {
-    /// A tool call as the model asked for it.
-    #[must_use]
-    pub fn tool(call: &str) -> Self {
-        Self::Tool { call: call.into(), question: None, arguments: Value::Undefined }
-    }
-}
-
 // Events are moved and kept as a whole: up to this many bytes, a copy takes a few instructions.
 const _: () = assert!(size_of::<Recorded>() <= 128);
-
-/// The reply that an effect ended with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EffectReply {
-    /// The answer to [`Request::Invoke`] and [`Request::Augment`].
-    Invoke(Reply<Success>),
-    /// The answer to [`Request::Judge`] and [`Request::Authorize`].
-    Judge(Reply<Verdict>),
-    /// The answer to [`Request::Open`].
-    Open(Result<Arc<OpenedSession>, Failure>),
-    /// The answer to [`Request::Round`].
-    Round(Result<Box<ModelReply>, Failure>),
-    /// The answer to [`Request::Tool`].
-    Tool(Reply<Value>),
-    /// The answer to [`Request::Sleep`] and [`Request::Timeout`].
-    Slept,
-    /// The answer to [`Request::Find`]; the previous event pins the workflow.
-    Found,
-}
-
-impl EffectReply {
-    /// The refusal with which a call failed.
-    #[must_use]
-    pub fn denial(&self) -> Option<&Denial> {
-        self.refused().and_then(|(failure, _)| failure.denial.as_deref())
-    }
-
-    /// The failure of a call that was refused something, and what the call used.
-    #[must_use]
-    pub fn refused(&self) -> Option<(&Failure, Option<&Receipt>)> {
-        let (failure, receipt) = match self {
-            Self::Invoke(Reply { result: Err(failure), receipt }) => (failure, receipt),
-            Self::Judge(Reply { result: Err(failure), receipt }) => (failure, receipt),
-            _ => return None,
-        };
-        failure.denial.as_ref().map(|_| (failure, receipt.as_ref()))
-    }
-
-    /// The reply that says that a request failed.
-    #[must_use]
-    pub fn failed(request: &Request, failure: Failure) -> Self {
-        match request {
-            Request::Invoke { .. } | Request::Augment { .. } => {
-                Self::Invoke(Reply { result: Err(failure), receipt: None })
-            }
-            Request::Judge { .. } | Request::Authorize { .. } => {
-                Self::Judge(Reply { result: Err(failure), receipt: None })
-            }
-            Request::Open { .. } => Self::Open(Err(failure)),
-            Request::Round { .. } => Self::Round(Err(failure)),
-            Request::Tool { .. } => Self::Tool(Reply { result: Err(failure), receipt: None }),
-            Request::Find { .. } => Self::Found,
-            Request::Sleep { .. } | Request::Timeout { .. } => Self::Slept,
-        }
-    }
-}
 
 /// A value, or why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -822,128 +588,6 @@ impl Signal {
     pub fn may_approve(&self) -> bool {
         self.may_approve.unwrap_or(self.question.is_some())
     }
-}
-
-/// The duration of a grant that a run asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GrantScope {
-    /// For the denied call.
-    Once,
-    /// For every call of the plugin in this run, from now on.
-    Run,
-}
-
-/// A call that waits for a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct AskedCall {
-    /// The model's name for the call.
-    pub call: Arc<str>,
-    /// ID of the question: a digest of all that is shown.
-    pub id: Arc<str>,
-    /// The rules that ask.
-    pub rule: Arc<str>,
-    /// The part of its budgets that the run had used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Arc<str>>,
-    /// Milliseconds for an answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub within_ms: Option<u64>,
-    /// The consequence of no answer.
-    #[serde(default)]
-    pub then: Then,
-    /// Different people who must approve it.
-    #[serde(default = "one")]
-    pub people: u32,
-    /// The call, if a program of the model makes it; absent for a call that the model itself asks for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inner: Option<Box<AskedInnerCall>>,
-}
-
-/// A call of an effect's cell that waits for a person.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct AskedInnerCall {
-    /// The effect.
-    pub effect: EffectId,
-    /// The place of the call among those of the cell, from 0.
-    pub place: u32,
-    /// The name that the cell calls.
-    pub tool: Arc<str>,
-    /// The arguments.
-    #[serde(with = "wire")]
-    pub arguments: Value,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// A call that an effect's cell makes: of a tool, or of an operation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct InnerRequest {
-    /// Its place among the calls of the cell, from 0.
-    pub place: u32,
-    /// The name that the cell called.
-    pub tool: Arc<str>,
-    /// The arguments.
-    #[serde(with = "wire")]
-    pub arguments: Value,
-    /// The effect of repeating it.
-    pub effects: Effects,
-    /// The readings of the cell's clocks since the call before.
-    #[serde(default, skip_serializing_if = "ClockReadings::is_empty")]
-    pub clocks: ClockReadings,
-    /// `true` if it has its place among several calls at once and waits for a person: it has not begun. It is requested
-    /// once more when it begins.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub waits: bool,
-    /// Of a timer of the cell, when it ends: no tool is called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-}
-
-/// A person's answer for a call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
-pub enum CallAnswer {
-    /// It is made.
-    Approve {
-        /// Other arguments than the model's.
-        #[serde(with = "wire", default = "wire::undefined", skip_serializing_if = "wire::is_undefined")]
-        arguments: Value,
-        /// The same call of the same tool needs no further answer in this run.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        run: bool,
-    },
-    /// It is not made, and the model is told so.
-    Refuse {
-        /// The reason that the model is told.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<Arc<str>>,
-    },
-}
-
-impl CallAnswer {
-    /// Approval of the call as it was shown, this once.
-    #[must_use]
-    pub fn approve() -> Self {
-        Self::Approve { arguments: Value::Undefined, run: false }
-    }
-}
-
-/// The answer to an effect in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Answer {
-    /// Repeat the effect.
-    Retry,
-    /// Treat it as done, with the result null.
-    Skip,
-    /// Treat it as failed.
-    Fail,
 }
 
 impl Event {
