@@ -13,6 +13,10 @@ pub struct Located<'a> {
     pub frame: Option<FrameId>,
     /// The name of the innermost step around that frame, itself included.
     pub step: Option<Arc<str>>,
+    /// The frame of that step.
+    pub step_frame: Option<FrameId>,
+    /// The delegated workflow that the frame belongs to; `None`: the run's own.
+    pub instance: Option<InstanceId>,
     /// The request of the effect that the event is about, with the number of the event that made it.
     pub request: Option<(u64, Request)>,
 }
@@ -23,9 +27,17 @@ pub struct Located<'a> {
 /// holds only what is open, and its steps.
 #[derive(Debug, Default, Clone)]
 pub struct Locator {
-    steps: HashMap<FrameId, Arc<str>>,
+    frames: HashMap<FrameId, Around>,
     effects: HashMap<EffectId, (FrameId, u64, Request)>,
     instances: HashMap<InstanceId, FrameId>,
+}
+
+/// The step and the delegated workflow around a frame.
+#[derive(Debug, Clone)]
+struct Around {
+    step: Arc<str>,
+    step_frame: FrameId,
+    instance: Option<InstanceId>,
 }
 
 impl Locator {
@@ -38,22 +50,29 @@ impl Locator {
 
     /// The names of the steps that were entered, each once for every entry.
     pub fn entered(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.steps.values()
+        self.frames.values().map(|around| &around.step)
+    }
+
+    /// The frame of the innermost step around an effect that has not ended.
+    pub fn step_of(&self, effect: EffectId) -> Option<FrameId> {
+        let (frame, ..) = self.effects.get(&effect)?;
+        Some(self.frames.get(frame)?.step_frame)
     }
 
     fn part<'a>(&mut self, recorded: Cow<'a, Recorded>) -> Located<'a> {
         let mut request = None;
         let frame = match &recorded.event {
-            Event::StepEntered { frame, name, .. } => {
-                self.steps.insert(*frame, name.clone());
+            Event::StepEntered { frame, parent, name, .. } => {
+                let instance = self.frames.get(parent).and_then(|around| around.instance);
+                self.frames.insert(*frame, Around { step: name.clone(), step_frame: *frame, instance });
                 Some(*frame)
             }
             Event::ElementEntered { frame, parent, .. } | Event::GroupEntered { frame, parent, .. } => {
-                self.inside(*frame, *parent);
+                self.inside(*frame, *parent, None);
                 Some(*frame)
             }
             Event::InstanceStarted { instance, frame, parent, .. } => {
-                self.inside(*frame, *parent);
+                self.inside(*frame, *parent, Some(*instance));
                 self.instances.insert(*instance, *parent);
                 Some(*parent)
             }
@@ -113,16 +132,19 @@ impl Locator {
             | Event::Ticked
             | Event::RunFinished(_) => None,
         };
-        let step = frame.and_then(|frame| self.steps.get(&frame)).cloned();
+        let around = frame.and_then(|frame| self.frames.get(&frame));
+        let (step, step_frame) = around.map(|around| (around.step.clone(), around.step_frame)).unzip();
+        let instance = around.and_then(|around| around.instance);
         if let Event::ElementFinished { frame, .. } | Event::GroupFinished { frame, .. } = &recorded.event {
-            self.steps.remove(frame);
+            self.frames.remove(frame);
         }
-        Located { recorded, frame, step, request }
+        Located { recorded, frame, step, step_frame, instance, request }
     }
 
-    fn inside(&mut self, frame: FrameId, parent: FrameId) {
-        if let Some(step) = self.steps.get(&parent).cloned() {
-            self.steps.insert(frame, step);
+    /// A frame belongs to the step of its parent, and, unless it is the first of a delegated workflow, to its workflow.
+    fn inside(&mut self, frame: FrameId, parent: FrameId, instance: Option<InstanceId>) {
+        if let Some(around) = self.frames.get(&parent).cloned() {
+            self.frames.insert(frame, Around { instance: instance.or(around.instance), ..around });
         }
     }
 }
@@ -131,4 +153,49 @@ impl Locator {
 pub fn located<'a>(events: impl IntoIterator<Item = &'a Recorded>) -> impl Iterator<Item = Located<'a>> {
     let mut locator = Locator::default();
     events.into_iter().flat_map(move |recorded| locator.locate(recorded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Settled, Timestamp};
+    use opcell_types::Value;
+
+    fn entered(frame: u64, parent: u64, name: &str) -> Event {
+        Event::StepEntered { frame: FrameId(frame), parent: FrameId(parent), step: 0, name: name.into(), visit: 1 }
+    }
+
+    #[test]
+    fn an_event_is_located_in_its_innermost_step_and_its_delegated_workflow() {
+        let each = Event::ElementEntered { frame: FrameId(4), parent: FrameId(3), index: 0 };
+        let ended = Event::ElementFinished { frame: FrameId(4), result: Settled::Ok(Value::Null) };
+        let request = Request::Sleep { ms: 1.0 };
+        let pause = Event::Requested { effect: EffectId(7), frame: FrameId(4), request };
+        let delegated = Event::InstanceStarted {
+            instance: InstanceId(1),
+            frame: FrameId(2),
+            parent: FrameId(1),
+            workflow: "inner".into(),
+            input: Value::Null,
+            original: Value::Null,
+        };
+        let events =
+            [entered(1, 0, "outer"), delegated, entered(3, 2, "step"), each, pause, ended, entered(5, 0, "next")];
+        let mut locator = Locator::default();
+        let mut found = Vec::new();
+        for (seq, event) in (1..).zip(events) {
+            let recorded = Recorded::new(seq, Timestamp(0), event);
+            let here = locator.locate(&recorded).next().map(|located| {
+                let frame = located.step_frame.map(|frame| frame.0);
+                (located.step.unwrap_or_default().to_string(), frame, located.instance.map(|instance| instance.0))
+            });
+            found.extend(here);
+            if seq == 5 {
+                assert_eq!(locator.step_of(EffectId(7)), Some(FrameId(3)));
+            }
+        }
+        let (outer, step) = (("outer".to_owned(), Some(1), None), ("step".to_owned(), Some(3), Some(1)));
+        let next = ("next".to_owned(), Some(5), None);
+        assert_eq!(found, [outer.clone(), outer, step.clone(), step.clone(), step.clone(), step, next]);
+    }
 }

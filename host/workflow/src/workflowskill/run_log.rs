@@ -11,6 +11,7 @@ use super::{Issue, ParseError};
 use opcell_core::{
     event::{Event, FrameId, Recorded, StepResult, Timestamp},
     failure::Failure,
+    located::{Located, Locator},
     outcome::{RunEnd, Status},
     program::Program,
     state::{ApplyError, State},
@@ -338,9 +339,8 @@ pub struct Projection {
     /// Holds what steps gave; events name results that other events brought.
     state: State,
     run: Option<Run>,
+    locator: Locator,
     steps: HashMap<FrameId, OpenStep>,
-    /// Elements and groups, by the step that they belong to.
-    parents: HashMap<FrameId, FrameId>,
     /// Failed attempts of an element's turn.
     attempts: HashMap<FrameId, usize>,
     /// Finished records of every line; the main line is whichever is not a group.
@@ -382,14 +382,15 @@ impl Projection {
     /// When the event does not follow from those before.
     pub fn apply(&mut self, recorded: &Recorded) -> Result<Vec<LogEvent>, ApplyError> {
         let mut told = Vec::new();
-        for part in recorded.parts() {
-            self.state.apply_part(&part)?;
-            told.append(&mut self.tell(&part));
+        for located in self.locator.locate(recorded) {
+            self.state.apply_part(&located.recorded)?;
+            told.append(&mut self.tell(&located));
         }
         Ok(told)
     }
 
-    fn tell(&mut self, recorded: &Recorded) -> Vec<LogEvent> {
+    fn tell(&mut self, located: &Located<'_>) -> Vec<LogEvent> {
+        let recorded = &located.recorded;
         match &recorded.event {
             Event::RunStarted(started) => {
                 let workflow = started.program.name().clone();
@@ -418,23 +419,19 @@ impl Projection {
                 }
                 Vec::new()
             }
-            Event::ElementEntered { frame, parent, .. } => {
-                self.parents.insert(*frame, *parent);
-                Vec::new()
-            }
-            Event::ElementFinished { frame, .. } => self.element_finished(*frame),
+            Event::ElementFinished { .. } => self.element_finished(located.step_frame),
             Event::GroupEntered { frame, parent, .. } => {
-                self.parents.insert(*frame, *parent);
                 self.lines.insert(*frame, Vec::new());
                 if let Some(open) = self.steps.get_mut(parent) {
                     open.groups.push(*frame);
                 }
                 Vec::new()
             }
-            Event::Retrying { frame, failure, .. } => self.retrying(*frame, failure),
+            Event::Retrying { frame, failure, .. } => self.retrying(*frame, located.step_frame, failure),
             Event::StepFinished { frame, result } => self.step_finished(*frame, result, recorded.at),
             Event::RunFinished(end) => self.run_finished(end, recorded.at),
             Event::DefinitionPinned { .. }
+            | Event::ElementEntered { .. }
             | Event::Chosen { .. }
             | Event::GroupFinished { .. }
             | Event::Requested { .. }
@@ -537,22 +534,19 @@ impl Projection {
         }
     }
 
-    fn element_finished(&mut self, frame: FrameId) -> Vec<LogEvent> {
-        let Some(open) = self.parents.get(&frame).and_then(|parent| self.steps.get_mut(parent)) else {
-            return Vec::new();
-        };
+    fn element_finished(&mut self, step: Option<FrameId>) -> Vec<LogEvent> {
+        let Some(open) = step.and_then(|step| self.steps.get_mut(&step)) else { return Vec::new() };
         open.elements_done += 1;
         let (index, current, total) = (open.step, open.elements_done, open.elements.unwrap_or(0));
         let Some(step) = self.step_of(index) else { return Vec::new() };
         vec![LogEvent::EachProgress { step_id: step.name.clone(), current, total }]
     }
 
-    fn retrying(&mut self, frame: FrameId, failure: &Failure) -> Vec<LogEvent> {
-        let step_frame = self.parents.get(&frame).copied().unwrap_or(frame);
+    fn retrying(&mut self, frame: FrameId, step: Option<FrameId>, failure: &Failure) -> Vec<LogEvent> {
         let attempt = self.attempts.entry(frame).or_default();
         *attempt += 1;
         let attempt = *attempt;
-        let Some(open) = self.steps.get_mut(&step_frame) else { return Vec::new() };
+        let Some(open) = step.and_then(|step| self.steps.get_mut(&step)) else { return Vec::new() };
         open.retries.push(failure.message.clone());
         let index = open.step;
         let Some(step) = self.step_of(index) else { return Vec::new() };
