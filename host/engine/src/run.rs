@@ -1,4 +1,19 @@
 //! The shell: performs what the core wants, and appends what happened before anything depends on it.
+//!
+//! One iteration of `run_loop` decides until the world is needed, makes the decisions durable, starts the effects that
+//! they ask for, and waits for a reply, a message or a timer. Four shortcuts keep an iteration short; each has a bound,
+//! because a run that never waits must not starve the others:
+//!
+//! - *Direct calls.* If the only thing to do is a call of a pure operation, it is made before its request is recorded
+//!   (`direct`, `elements`): one event then stands for four. A crash loses the call and nothing else, because repeating
+//!   it changes nothing. At most `DIRECT_CALL_BATCH` of them follow each other before the loop polls for messages.
+//! - *Pending appends.* While only pure calls are in flight, the loop does not wait for the journal (`durable`): the
+//!   append continues beside them, for at most `MAX_APPEND_DELAY`. Any other effect waits until it is durable.
+//! - *Few clock readings.* Reading the clock takes a good part of a short step, so a reading stamps several decisions
+//!   (`clock_reading`) until something that may take long happens, and the inbox is polled by a clock that is read in
+//!   every sixteenth iteration.
+//! - *Few yields.* Yielding to other runs moves the run to a thread whose caches know nothing of it, which takes as long
+//!   as dozens of steps: it happens in every 64th iteration, and after `YIELD_INTERVAL` of direct calls.
 
 mod direct;
 mod durable;
@@ -41,23 +56,23 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Decisions between two looks at the world; bounds how much a crash can lose and how long a cancel waits.
-const BATCH: usize = 512;
+/// Decisions between two appends; bounds how much a crash can lose and how long a cancel waits.
+const DECISION_BATCH: usize = 512;
 
 /// The time that effects may take to stop after the run is cancelled, in milliseconds.
 const GRACE_MS: f64 = 5_000.0;
 
 /// Bytes of events between two snapshots, at least.
-const SNAPSHOT: usize = 256 << 10;
+const MIN_SNAPSHOT_BYTES: usize = 256 << 10;
 
-/// Calls that end at once between two looks at the world.
-const AT_ONCE: usize = 64;
+/// Direct calls before the loop polls for messages.
+const DIRECT_CALL_BATCH: usize = 64;
 
 /// The time for which a run whose calls all end at once continues before it yields to others.
 const YIELD_INTERVAL: Duration = Duration::from_micros(250);
 
 /// Records that wait for a journal that keeps them as they are: nothing is won by more of them.
-const SMALL_BATCH: usize = 64;
+const UNREAD_BATCH: usize = 64;
 
 /// The time for which events may wait to become durable while nothing but pure calls depends on them.
 const MAX_APPEND_DELAY: Duration = Duration::from_millis(20);
@@ -91,27 +106,32 @@ pub(crate) struct Driver {
     /// Begins when the engine shall end.
     pub shutdown: Shutdown,
     /// Every effect before this one that has not ended is a call of a pure operation.
-    pub pure: EffectId,
+    pub pure_before: EffectId,
     /// The run's state as the journal last recorded it.
     pub last_state: Option<RunState>,
-    /// Bytes of events since the last snapshot.
-    pub unsaved: usize,
-    /// Bytes of the last snapshot.
-    pub saved: usize,
+    pub snapshots: SnapshotBytes,
     /// The large values that the run has written, if the journal keeps values.
     pub values: Option<LargeValues>,
-    /// When what is decided now happens, where the clock has just been read.
-    pub moment: Option<Timestamp>,
-    /// The append that is under way while pure calls go on.
-    pub behind: Option<Appending>,
-    /// Effects that someone has answered for, to be started although later ones have been.
-    pub again: Vec<EffectId>,
+    /// The reading of the clock that stamps what is decided now; `None`: it is read again.
+    pub clock_reading: Option<Timestamp>,
+    /// The append in flight while pure calls continue.
+    pub pending_append: Option<Appending>,
+    /// Effects whose questions were answered: they start although later ones have started.
+    pub resumed_effects: Vec<EffectId>,
     /// Events of the cells of effects in flight.
     pub inner: (mpsc::UnboundedSender<InnerEvents>, mpsc::UnboundedReceiver<InnerEvents>),
     /// The frame of a step whose elements are too slow to be called ahead.
     pub slow_elements: Option<FrameId>,
-    /// When it last gave way to other runs.
-    pub gave_way: Instant,
+    /// When it last yielded to other runs.
+    pub last_yield: Instant,
+}
+
+/// The sizes that decide when a snapshot is written.
+pub(crate) struct SnapshotBytes {
+    /// Bytes of events since the last one.
+    pub since_last: usize,
+    /// Bytes of the last one.
+    pub last: usize,
 }
 
 /// The events that the journal has not seen yet.
@@ -146,7 +166,7 @@ impl Driver {
         }
         let decides = !self.release.is_cancelled();
         while let (true, Next::Record(events)) =
-            (decides && batch.events.len() < BATCH && !self.calls_next(), decide(&self.state))
+            (decides && batch.events.len() < DECISION_BATCH && !self.calls_next(), decide(&self.state))
         {
             for event in events {
                 self.record_decided(&mut batch, event, EffectId(0))?;
@@ -192,6 +212,7 @@ impl Driver {
         self.outcome.send_replace(Some(result.map(|()| self.state.outcome())));
     }
 
+    /// The loop described at the head of this file.
     async fn run_loop(&mut self, mut resumed: bool) -> Result<(), RunError> {
         let mut batch = Batch::default();
         let mut in_flight = InFlight::new();
@@ -203,23 +224,23 @@ impl Driver {
         }
         let (mut now, mut stamp) = (Instant::now(), self.state.now());
         let (mut looked, mut decides, mut waited) = (now, false, false);
-        for turn in 1u64.. {
+        for iteration in 1u64.. {
             // Looking costs a lock each time, and a short step takes less than a microsecond.
-            let looks = waited || turn % 16 == 1;
-            // Everything that was asked for has ended, so whoever takes the run up has nothing to doubt.
+            let looks = waited || iteration % 16 == 1;
+            // Every effect has ended, so that none is in doubt for the next driver.
             if looks && self.release.is_cancelled() && in_flight.is_empty() && (decides || !resumed) {
                 return self.flush(&mut batch).await;
             }
             // A run whose effects all end at once must not keep other runs waiting.
-            if turn % 64 == 0 {
+            if iteration % 64 == 0 {
                 tokio::task::yield_now().await;
-                self.moment = None;
+                self.clock_reading = None;
             }
             if looks && self.shutdown.has_started() && (decides || !resumed) {
                 return self.shut_down(&mut in_flight, &mut batch).await;
             }
             // Reading the clock takes a good part of what a short step takes.
-            if waited || turn % 16 == 0 || self.state.now().ms_since(stamp) >= 1.0 {
+            if waited || iteration % 16 == 0 || self.state.now().ms_since(stamp) >= 1.0 {
                 (now, stamp) = (Instant::now(), self.state.now());
             }
             if now.duration_since(looked) >= INBOX_POLL {
@@ -233,8 +254,8 @@ impl Driver {
                 };
                 if called > 0 {
                     self.keep_up(&mut batch, Wanted::PureCalls, now).await?;
-                    if called >= AT_ONCE {
-                        self.give_way(now).await;
+                    if called >= DIRECT_CALL_BATCH {
+                        self.yield_to_others(now).await;
                     }
                     (waited, decides) = (true, false);
                     continue;
@@ -259,8 +280,7 @@ impl Driver {
                     continue;
                 }
                 Next::Record(_) => {
-                    // A long stretch of pure decisions must not keep other runs waiting, nor be deaf to who wants it to
-                    // stop.
+                    // Many decisions in a row must not keep other runs waiting, and must still poll for a cancellation.
                     if let Ok(message) = self.inbox.try_recv() {
                         self.receive(&mut batch, message)?;
                     }
@@ -305,12 +325,12 @@ impl Driver {
         });
     }
 
-    /// A run whose calls all end at once must not keep other runs waiting. Giving way wakes another thread, which then
+    /// A run whose calls all end at once must not keep other runs waiting. Yielding wakes another thread, which then
     /// has all that this one had at hand to fetch: it takes as long as dozens of steps.
-    async fn give_way(&mut self, now: Instant) {
-        if now.duration_since(self.gave_way) >= YIELD_INTERVAL {
-            self.gave_way = now;
-            self.moment = None;
+    async fn yield_to_others(&mut self, now: Instant) {
+        if now.duration_since(self.last_yield) >= YIELD_INTERVAL {
+            self.last_yield = now;
+            self.clock_reading = None;
             tokio::task::yield_now().await;
         }
     }
@@ -318,11 +338,11 @@ impl Driver {
     /// Returns `true` if every effect is a call of a pure operation. What an effect is does not change, so each is
     /// looked at once.
     fn only_pure_calls(&mut self) -> bool {
-        while let Some(effect) = self.state.first_effect(self.pure) {
+        while let Some(effect) = self.state.first_effect(self.pure_before) {
             if !self.state.is_pure_call(effect, self.ports.as_ref()) {
                 return false;
             }
-            self.pure = EffectId(effect.0 + 1);
+            self.pure_before = EffectId(effect.0 + 1);
         }
         true
     }
@@ -351,7 +371,7 @@ impl Driver {
                         self.record_decided(batch, event, waiting)?;
                     }
                     let last = batch.events.last();
-                    if batch.events.len() >= BATCH
+                    if batch.events.len() >= DECISION_BATCH
                         && !last.is_some_and(|last| is_mid_transition(&self.state, &last.event))
                     {
                         break Some(Next::Record(Vec::new()));
@@ -363,7 +383,7 @@ impl Driver {
                 next => break Some(next),
             }
         };
-        self.moment = None;
+        self.clock_reading = None;
         Ok(next)
     }
 
@@ -377,19 +397,19 @@ impl Driver {
         }
         // Cells that wait for a person are run again when the time for an answer is over.
         if let Event::CallsExpired { frame } = &event {
-            self.again.extend(self.state.waiting_cells(*frame));
+            self.resumed_effects.extend(self.state.waiting_cells(*frame));
         }
-        let at = self.moment.unwrap_or_else(|| self.ports.timer.now());
+        let at = self.clock_reading.unwrap_or_else(|| self.ports.timer.now());
         // What comes next was computed after this one, which may have taken long.
         let computes =
             matches!(event, Event::StepPrepared { .. } | Event::EachStarted { .. } | Event::TurnStarted { .. });
-        self.moment = (!computes).then_some(at);
+        self.clock_reading = (!computes).then_some(at);
         self.record_at(batch, event, at)
     }
 
     fn record(&mut self, batch: &mut Batch, event: Event) -> Result<(), RunError> {
         let at = self.ports.timer.now();
-        self.moment = Some(at);
+        self.clock_reading = Some(at);
         self.record_at(batch, event, at)
     }
 
@@ -418,7 +438,8 @@ impl Driver {
     fn start_effects(&mut self, in_flight: &mut InFlight, taken_over: Option<Timestamp>) {
         let next = in_flight.next();
         // Those that were held back until someone answered; a driver that has just begun starts them with all others.
-        let mut again: Vec<EffectId> = std::mem::take(&mut self.again).into_iter().filter(|id| *id < next).collect();
+        let mut again: Vec<EffectId> =
+            std::mem::take(&mut self.resumed_effects).into_iter().filter(|id| *id < next).collect();
         // A cell whose calls waited for several answers is run again once.
         again.sort_unstable();
         again.dedup();
@@ -489,7 +510,7 @@ impl Driver {
         }
     }
 
-    /// Waits until something happens. Whether time has passed: what had ended already is taken at once.
+    /// Waits until something happens. Returns `true` if it had to wait: replies that are there already are taken at once.
     async fn wait(&mut self, in_flight: &mut InFlight, batch: &mut Batch) -> Result<bool, RunError> {
         // Most effects end at once: look before arming timers.
         if let Ok(message) = self.inbox.try_recv() {
@@ -525,7 +546,7 @@ impl Driver {
             },
             done = in_flight.ended() => self.take(batch, done)?,
             Some(events) = self.inner.1.recv() => self.record_inner(in_flight, batch, events).await?,
-            done = appended(&mut self.behind) => self.appended(done)?,
+            done = appended(&mut self.pending_append) => self.appended(done)?,
             () = wall => self.record(batch, Event::Ticked)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
             () = self.shutdown.started() => {}
@@ -583,7 +604,7 @@ impl Driver {
         if self.state.may_ask_for_input(effect) {
             // A task waits for no person: it is polled for at once.
             if reply.input().is_some_and(|request| request.forms.is_empty()) {
-                self.again.push(effect);
+                self.resumed_effects.push(effect);
             }
             return self.record(batch, Event::InputAsked { effect, place: None, reply: Box::new(reply) });
         }

@@ -1,6 +1,6 @@
 //! Calls of pure operations that end at once: made before anything of them is recorded, one event for each.
 
-use super::{AT_ONCE, Batch, Driver, MAX_APPEND_DELAY};
+use super::{Batch, DIRECT_CALL_BATCH, Driver, MAX_APPEND_DELAY};
 use crate::{
     error::RunError,
     in_flight::InFlight,
@@ -54,7 +54,7 @@ impl Driver {
         let (before, most, ports) = (self.state.seq(), self.batch(), Arc::clone(&self.ports));
         let mut began: Option<Timestamp> = None;
         let mut made = 0_usize;
-        while made < AT_ONCE && batch.events.len() < most && in_flight.is_empty() {
+        while made < DIRECT_CALL_BATCH && batch.events.len() < most && in_flight.is_empty() {
             if !self.call(&ports, batch, in_flight, taken_over).await? {
                 break;
             }
@@ -97,7 +97,7 @@ impl Driver {
         if !self.ownership.is_held() {
             return Err(JournalError::LeaseLost { run: self.run.clone() }.into());
         }
-        let began = self.moment.take().unwrap_or_else(|| ports.timer.now());
+        let began = self.clock_reading.take().unwrap_or_else(|| ports.timer.now());
         let effect = call.effect();
         let mut made = call.call();
         made.context.progress = progress::of_run(self.sink.as_ref(), effect);
@@ -134,7 +134,7 @@ impl Driver {
         let took = u64::try_from(ended.0 - began.0).unwrap_or_default();
         match call.ended(reply, took) {
             Ok(event) => {
-                self.moment = Some(ended);
+                self.clock_reading = Some(ended);
                 self.record_at(batch, event, ended)?;
             }
             Err((call, reply)) => {

@@ -1,7 +1,7 @@
 //! Appending events to the journal, and through it to its readers: before anything depends on them, and for pure calls
 //! a little later, while the run continues.
 
-use super::{BATCH, Batch, Driver, MAX_APPEND_DELAY, SMALL_BATCH, SNAPSHOT, Wanted};
+use super::{Batch, DECISION_BATCH, Driver, MAX_APPEND_DELAY, MIN_SNAPSHOT_BYTES, UNREAD_BATCH, Wanted};
 use crate::{
     error::RunError,
     record::{Unread, to_snapshot},
@@ -34,7 +34,7 @@ impl Driver {
 
     /// Returns the maximum number of events that are held back.
     pub(super) fn batch(&self) -> usize {
-        if self.journal.reads_payloads() { BATCH } else { SMALL_BATCH }
+        if self.journal.reads_payloads() { DECISION_BATCH } else { UNREAD_BATCH }
     }
 
     /// Makes everything durable that has happened.
@@ -43,7 +43,7 @@ impl Driver {
         if batch.events.is_empty() && batch.inbox.is_none() {
             return Ok(());
         }
-        self.behind = Some(self.append(batch));
+        self.pending_append = Some(self.append(batch));
         self.settle().await
     }
 
@@ -51,20 +51,20 @@ impl Driver {
     /// one append is under way.
     pub(super) async fn flush_behind(&mut self, batch: &mut Batch) -> Result<(), RunError> {
         self.settle().await?;
-        self.behind = Some(self.append(batch));
+        self.pending_append = Some(self.append(batch));
         self.look_behind().await
     }
 
     /// Waits for the append that is under way.
     pub(super) async fn settle(&mut self) -> Result<(), RunError> {
-        let Some(appending) = &mut self.behind else { return Ok(()) };
+        let Some(appending) = &mut self.pending_append else { return Ok(()) };
         let done = (&mut appending.append).await;
         self.appended(done)
     }
 
     /// Lets the append that is under way go on, without waiting for it.
     pub(super) async fn look_behind(&mut self) -> Result<(), RunError> {
-        let Some(appending) = &mut self.behind else { return Ok(()) };
+        let Some(appending) = &mut self.pending_append else { return Ok(()) };
         match poll!(&mut appending.append) {
             Poll::Ready(done) => self.appended(done),
             Poll::Pending => Ok(()),
@@ -99,7 +99,7 @@ impl Driver {
 
     /// An append has ended: what it made durable reaches the listeners.
     pub(super) fn appended(&mut self, done: Result<(), JournalError>) -> Result<(), RunError> {
-        let appending = self.behind.take();
+        let appending = self.pending_append.take();
         done?;
         if let Some(Appending { events, last, state, .. }) = appending {
             match Arc::try_unwrap(events) {
@@ -118,19 +118,19 @@ impl Driver {
         if !self.journal.reads_payloads() {
             return None;
         }
-        self.unsaved += records.iter().map(|record| written(&record.payload)).sum::<usize>();
-        if ended || self.unsaved < SNAPSHOT.max(4 * self.saved) {
+        self.snapshots.since_last += records.iter().map(|record| written(&record.payload)).sum::<usize>();
+        if ended || self.snapshots.since_last < MIN_SNAPSHOT_BYTES.max(4 * self.snapshots.last) {
             return None;
         }
         let snapshot = to_snapshot(&self.state, self.values.as_mut())?;
-        (self.unsaved, self.saved) = (0, snapshot.payload.len());
+        (self.snapshots.since_last, self.snapshots.last) = (0, snapshot.payload.len());
         Some(snapshot)
     }
 }
 
 /// The end of the append that is under way; never, when there is none.
-pub(super) async fn appended(behind: &mut Option<Appending>) -> Result<(), JournalError> {
-    match behind {
+pub(super) async fn appended(pending: &mut Option<Appending>) -> Result<(), JournalError> {
+    match pending {
         Some(appending) => (&mut appending.append).await,
         None => std::future::pending().await,
     }

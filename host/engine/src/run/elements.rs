@@ -6,7 +6,8 @@
 //! else to see to, all that are under way are recorded as wanted, as if each had been called in the open.
 
 use super::{
-    AT_ONCE, Batch, Driver, INBOX_POLL, MAX_APPEND_DELAY, Wanted, appended, direct::DIRECT_CALL_WAIT, panicked,
+    Batch, DIRECT_CALL_BATCH, Driver, INBOX_POLL, MAX_APPEND_DELAY, Wanted, appended, direct::DIRECT_CALL_WAIT,
+    panicked,
 };
 use crate::{
     error::RunError,
@@ -129,11 +130,11 @@ impl Driver {
                 break;
             }
             let mut heard = Interrupt::Nothing;
-            if recorded >= AT_ONCE {
+            if recorded >= DIRECT_CALL_BATCH {
                 recorded = 0;
                 let now = Instant::now();
                 self.keep_up(batch, Wanted::PureCalls, now).await?;
-                self.give_way(now).await;
+                self.yield_to_others(now).await;
                 let ends = self.shutdown.has_started() || self.release.is_cancelled();
                 more = more && !ends && now.duration_since(began) < INBOX_POLL;
                 heard = self.inbox.try_recv().map_or(heard, |message| Interrupt::Else(Some(message)));
@@ -161,12 +162,12 @@ impl Driver {
                 more = false;
                 break;
             };
-            let began = self.moment.take().unwrap_or_else(|| self.ports.timer.now());
+            let began = self.clock_reading.take().unwrap_or_else(|| self.ports.timer.now());
             let arguments = call.arguments.clone();
             let mut ended = None;
             if ahead.spread {
                 started.push((effect, self.venture(call)));
-                self.moment = Some(began);
+                self.clock_reading = Some(began);
             } else {
                 let mut work = Invoking::of(&self.ports, call);
                 let polled = poll!(&mut work);
@@ -175,7 +176,7 @@ impl Driver {
                 ahead.spread = polled.is_pending() || ahead.long >= LONG_ONES;
                 match polled {
                     Poll::Ready(reply) => {
-                        self.moment = Some(now);
+                        self.clock_reading = Some(now);
                         ended = Some((reply, now));
                     }
                     Poll::Pending => started.push((effect, work.going_on().map(EffectReply::Invoke).boxed())),
@@ -185,7 +186,7 @@ impl Driver {
             ahead.calls.push_back(SpeculativeCall { effect, arguments, began, ended });
         }
         in_flight.start(started);
-        self.moment = None;
+        self.clock_reading = None;
         more
     }
 
@@ -239,7 +240,7 @@ impl Driver {
     /// Records all that were called as wanted, as it is decided in the open, and what came of those that have ended.
     /// Effects from `waiting` on have not been started.
     fn record_started(&mut self, batch: &mut Batch, ahead: &mut Ahead, waiting: EffectId) -> Result<(), RunError> {
-        self.moment = ahead.calls.front().map(|first| first.began.max(self.state.now()));
+        self.clock_reading = ahead.calls.front().map(|first| first.began.max(self.state.now()));
         let last = ahead.calls.back().map(|last| last.effect);
         // No more of them are under way than may be, so that all of them come before anything else. What comes after
         // them may be a lot, and is decided where the run looks at the world now and then.
@@ -250,7 +251,7 @@ impl Driver {
                 self.record_decided(batch, event, waiting)?;
             }
         }
-        self.moment = None;
+        self.clock_reading = None;
         ahead.running = 0;
         for call in ahead.calls.drain(..) {
             if let Some((reply, _)) = call.ended {
@@ -287,7 +288,7 @@ impl Driver {
             biased;
             done = in_flight.ended() => ahead.end(done, self.ports.timer.now()),
             Some(message) = self.inbox.recv() => return Ok(Interrupt::Else(Some(message))),
-            done = appended(&mut self.behind) => self.appended(done)?,
+            done = appended(&mut self.pending_append) => self.appended(done)?,
             () = self.ownership.lost() => return Err(self.lease_lost()),
             () = self.shutdown.started() => return Ok(Interrupt::Else(None)),
             () = self.release.cancelled() => return Ok(Interrupt::Else(None)),

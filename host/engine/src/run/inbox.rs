@@ -35,7 +35,7 @@ impl Driver {
                 let doubts: Vec<EffectId> =
                     self.state.doubts().filter(|doubt| effect.is_none_or(|effect| effect == *doubt)).collect();
                 for effect in doubts {
-                    self.again.push(effect);
+                    self.resumed_effects.push(effect);
                     self.record(batch, Event::Answered { effect, answer, by: by.clone() })?;
                 }
                 Ok(())
@@ -49,7 +49,7 @@ impl Driver {
                     tracing::warn!(run = %self.run, %question, problem, "an answer is not accepted");
                     return Ok(());
                 }
-                self.again.extend(self.state.waiting_cells(frame));
+                self.resumed_effects.extend(self.state.waiting_cells(frame));
                 self.record(batch, Event::CallAnswered { frame, question, answer, by, from })
             }
             Message::Input { question, answer, by, from } => {
@@ -64,7 +64,7 @@ impl Driver {
                         return Ok(());
                     }
                 };
-                self.again.push(effect);
+                self.resumed_effects.push(effect);
                 self.record(batch, Event::InputAnswered { effect, question, answer, by, from })
             }
             Message::Grant { effect, grant, by, question } => {
@@ -74,7 +74,7 @@ impl Driver {
                 };
                 let asking: Vec<EffectId> = self.state.asking().filter(is_meant).collect();
                 for effect in asking {
-                    self.again.push(effect);
+                    self.resumed_effects.push(effect);
                     self.record(batch, Event::GrantAnswered { effect, grant, by: by.clone() })?;
                 }
                 Ok(())

@@ -74,7 +74,7 @@ impl Driver {
                 InnerEvents::Ask { effect, calls } => self.ask_about(in_flight, batch, effect, calls)?,
                 InnerEvents::Sleep { effect, until } if self.state.wants(effect) && !self.state.is_cancelled() => {
                     in_flight.keep(|id| id != effect);
-                    self.again.push(effect);
+                    self.resumed_effects.push(effect);
                     self.record(batch, Event::InnerSlept { effect, until })?;
                 }
                 InnerEvents::Sleep { .. } => {}
