@@ -3,7 +3,7 @@
 use super::{
     Exit, Failure, Terminal, approve, fill,
     progress::StepProgress,
-    receipts::denials,
+    receipts::have_denials,
     skill::LogWriter,
     stop::Stop,
     stream::Text,
@@ -184,7 +184,7 @@ fn show(
         let step = outcome.step.as_ref().map(|step| format!(" at step `{step}`")).unwrap_or_default();
         let reason = outcome.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
         // What was denied has just been shown, with its remedy.
-        let shown = !terminal.quiet && outcome.reason.as_deref() == Some("denied") && !denials(receipts).is_empty();
+        let shown = !terminal.quiet && outcome.reason.as_deref() == Some("denied") && have_denials(receipts);
         let message = outcome.message.as_deref().filter(|_| !shown);
         let message = message.map(|message| format!(": {}", continued(message))).unwrap_or_default();
         let details = outcome.details.as_ref().filter(|_| outcome.source == Some(Source::Engine));

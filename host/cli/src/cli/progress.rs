@@ -1,15 +1,16 @@
 //! The progress of steps that a person sees while they run, and of cells when they have ended.
 
 use super::{
-    Terminal, reasons, receipts,
+    Terminal, reasons,
+    receipts::{self, CallReceipts},
     units::{counted, milliseconds},
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use opcell::report::printable;
+use opcell::{CellReceipt, report::printable};
 use opcell_engine::{
     Program, Status,
     event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
-    receipt::{Receipt, cell_of},
+    receipt::Receipt,
 };
 use opcell_ir::handoff;
 use opcell_types::Value;
@@ -439,23 +440,23 @@ impl StepProgress {
         }
         // Nothing moves any more, and what draws the lines that move keeps at most a screen of those above them.
         self.live = None;
-        for line in receipts::summary(&receipts, self.verbose).into_iter().chain(self.reasons(&receipts)) {
+        let read: Vec<CallReceipts> = receipts.iter().map(CallReceipts::of).collect();
+        for line in receipts::summary(&read, self.verbose).into_iter().chain(self.reasons(&read)) {
             self.line(&line);
         }
         receipts
     }
 
     /// The lines that explain the cells that failed: all of them if everything is wanted, else the last few.
-    fn reasons(&self, receipts: &[Receipt]) -> Vec<String> {
-        let cells = receipts.iter().filter_map(|receipt| cell_of(receipt));
-        let shown: Vec<&Value> = cells.filter(|cell| self.verbose || reasons::failed(cell)).collect();
+    fn reasons(&self, receipts: &[CallReceipts]) -> Vec<String> {
+        let cells = receipts.iter().filter_map(|receipts| receipts.cell.as_deref());
+        let shown: Vec<&CellReceipt> = cells.filter(|cell| self.verbose || reasons::failed(cell)).collect();
         let most = if self.verbose { usize::MAX } else { FAILED_CELLS };
         let mut lines = Vec::new();
         for cell in shown.iter().skip(shown.len().saturating_sub(most)) {
             let reasons = reasons::of_failed(cell, &self.said, self.verbose);
             if !reasons.is_empty() {
-                let operation = cell.get("operation").and_then(Value::as_str).unwrap_or("a cell");
-                lines.extend([String::new(), format!("{operation}:")]);
+                lines.extend([String::new(), format!("{}:", cell.operation)]);
                 lines.extend(reasons.into_iter().map(|line| format!("  {line}")));
             }
         }

@@ -1,9 +1,8 @@
 //! The lines that explain a failed call: the panic or traceback with its place, the functions that led to a trap, the
 //! end of the log, and the limit that ended it with the key that changes it.
 
-use super::receipts::count;
-use opcell::report::printable;
-use opcell_types::Value;
+use opcell::{CellReceipt, report::printable};
+use opcell_sandbox::receipt::{Level, LogTail, Stream};
 
 /// Lines of the log that are shown unless all are wanted.
 const LOG_LINES: usize = 10;
@@ -15,55 +14,51 @@ const FUNCTIONS: usize = 6;
 const PANIC_LINES: usize = 20;
 
 /// [`lines`] of a call that failed; of one that went well only if everything is wanted.
-pub fn of_failed(receipt: &Value, said: &str, all: bool) -> Vec<String> {
+pub fn of_failed(receipt: &CellReceipt, said: &str, all: bool) -> Vec<String> {
     if all || failed(receipt) { lines(receipt, said, all) } else { Vec::new() }
 }
 
 /// Returns `true` if a cell's receipt is of a call that failed.
-pub fn failed(receipt: &Value) -> bool {
-    receipt.get("error").is_some_and(|error| error.as_str().is_some())
+pub fn failed(receipt: &CellReceipt) -> bool {
+    receipt.error.is_some()
 }
 
 /// The lines that explain how a call ended; of one that went well its log. `said` has been shown already, or will be;
 /// `all`: whatever the number.
-pub fn lines(receipt: &Value, said: &str, all: bool) -> Vec<String> {
-    let text = |key: &str| receipt.get(key).and_then(Value::as_str).unwrap_or_default();
-    let error = text("error");
+pub fn lines(receipt: &CellReceipt, said: &str, all: bool) -> Vec<String> {
     let most = |few: usize| if all { usize::MAX } else { few };
     let mut lines = Vec::new();
-    let panic = text("panic");
+    let panic = receipt.panic.as_deref().unwrap_or_default();
     if !panic.is_empty() && !said.contains(panic.trim()) {
         lines.extend(last(panic.trim_end().lines().map(str::to_owned).collect(), most(PANIC_LINES), "earlier line"));
     }
-    let functions = texts(receipt.get("backtrace"));
+    let functions = &receipt.backtrace;
     if !functions.is_empty() {
         lines.push("in:".to_owned());
         let left = functions.len().saturating_sub(most(FUNCTIONS));
-        lines.extend(functions.into_iter().take(most(FUNCTIONS)).map(|name| format!("  {name}")));
+        lines.extend(functions.iter().take(most(FUNCTIONS)).map(|name| format!("  {name}")));
         if left > 0 {
             lines.push(format!("  called by {left} more; -v shows them"));
         }
     }
-    lines.extend(log(receipt, most(LOG_LINES)));
-    if let Some(help) = help(error, text("limit"), text("plugin"), said) {
+    lines.extend(log(&receipt.log, most(LOG_LINES)));
+    if let Some(help) = help(receipt, said) {
         lines.push(help);
     }
     lines.iter().map(|line| printable(line).into_owned()).collect()
 }
 
 /// The end of the log, under a heading.
-fn log(receipt: &Value, most: usize) -> Vec<String> {
-    let Some(log) = receipt.get("log") else { return Vec::new() };
-    let entries = log.get("lines").and_then(Value::as_array).unwrap_or_default();
+fn log(log: &LogTail, most: usize) -> Vec<String> {
     let mut shown: Vec<String> = Vec::new();
-    for entry in entries {
-        let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
-        let level = match text("stream") {
-            "stdout" | "stderr" => text("stream"),
-            _ => text("level"),
+    for entry in &log.lines {
+        let level = match entry.stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+            Stream::Log => name_of(entry.level),
         };
         // A message of several lines is indented as one.
-        let mut parts = text("message").trim_end().lines();
+        let mut parts = entry.message.trim_end().lines();
         shown.push(format!("  {level:6}  {}", parts.next().unwrap_or_default()));
         shown.extend(parts.map(|part| format!("          {part}")));
     }
@@ -71,12 +66,22 @@ fn log(receipt: &Value, most: usize) -> Vec<String> {
         return shown;
     }
     let mut lines = vec!["log:".to_owned()];
-    let dropped = count(log.get("dropped-bytes"));
+    let dropped = log.dropped_bytes;
     if dropped > 0 {
         lines.push(format!("  (the receipt keeps the end; {dropped} bytes before it are gone: limit `log-bytes`)"));
     }
     lines.extend(last(shown, most, "earlier line"));
     lines
+}
+
+fn name_of(level: Level) -> &'static str {
+    match level {
+        Level::Trace => "trace",
+        Level::Debug => "debug",
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    }
 }
 
 /// The last of some lines, after the number of those before.
@@ -91,7 +96,8 @@ fn last(mut lines: Vec<String>, most: usize, what: &str) -> Vec<String> {
 }
 
 /// A key in `[plugins.NAME.ceiling]`, or how a stack is made larger.
-fn help(error: &str, limit: &str, plugin: &str, said: &str) -> Option<String> {
+fn help(receipt: &CellReceipt, said: &str) -> Option<String> {
+    let error = receipt.error.as_deref().unwrap_or_default();
     if error == "stack-overflow" || said.contains("out of bounds memory access") {
         let may = if error == "stack-overflow" { "" } else { "a stack that is used up may look like this: " };
         return Some(format!(
@@ -99,15 +105,17 @@ fn help(error: &str, limit: &str, plugin: &str, said: &str) -> Option<String> {
              `-zstack-size=BYTES` says when the plugin is built (`.cargo/config.toml` of a Rust plugin)"
         ));
     }
-    let limit = if error == "plugin-failure" && is_out_of_memory(said) { "memory" } else { limit };
-    let spec = opcell_sandbox::limits::TABLE.iter().find(|spec| spec.key == limit)?;
-    let key = match toml_key(plugin) {
+    let limit =
+        if error == "plugin-failure" && is_out_of_memory(said) { Some("memory") } else { receipt.limit.as_deref() };
+    let spec = opcell_sandbox::limits::TABLE.iter().find(|spec| limit == Some(spec.key))?;
+    let key = match toml_key(&receipt.plugin) {
         Some(plugin) => format!("[plugins.{plugin}.ceiling]"),
         None => "[limits]".to_owned(),
     };
     Some(format!(
-        "help: `{limit}` under `{key}` in opcell.toml allows more, up to {} ({} unless it says otherwise); `[limits]` in \
+        "help: `{}` under `{key}` in opcell.toml allows more, up to {} ({} unless it says otherwise); `[limits]` in \
          plugin.toml, the step and a case may ask for less",
+        spec.key,
         spec.unit.show(spec.maximum),
         spec.unit.show(spec.default)
     ))
@@ -126,17 +134,13 @@ fn toml_key(plugin: &str) -> Option<&str> {
     (!plugin.is_empty() && plugin.chars().all(plain)).then_some(plugin)
 }
 
-fn texts(list: Option<&Value>) -> Vec<String> {
-    let list = list.and_then(Value::as_array).unwrap_or_default();
-    list.iter().filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::receipts::cell_with;
 
     fn of(json: &str, said: &str, all: bool) -> Vec<String> {
-        of_failed(&Value::from_json(json).unwrap(), said, all)
+        of_failed(&cell_with(json), said, all)
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! `opcell op invoke`, and the report of a call.
 
-use crate::cli::{Exit, Failure, Global, Terminal, input, reasons, receipts, units::continued};
+use crate::cli::{
+    Exit, Failure, Global, Terminal, input, reasons,
+    receipts::{CallReceipts, call_lines_with, cell_lines_with},
+    units::continued,
+};
 use clap::Args;
 use opcell::{CallError, CallOutput, FailureKind, Remedy, Success, remedy};
 use opcell_types::Value;
@@ -38,9 +42,15 @@ pub(in crate::cli) fn report(
     if let Some(receipt) = &receipt {
         let failed = result.as_ref().err().map(|failure| format!("{}: {}", failure.reason, failure.message));
         let message = failed.unwrap_or_default();
-        let lines = receipts::cell_lines_with(receipt, terminal.verbose, &remedy).into_iter();
-        let reasons = reasons::of_failed(receipt, &message, terminal.verbose).into_iter();
-        lines.chain(reasons.map(|line| format!("  {line}"))).for_each(|line| terminal.note(&line));
+        let CallReceipts { call, cell } = CallReceipts::of(receipt);
+        let of_call = call.map(|call| call_lines_with(&call, terminal.verbose, &remedy));
+        let of_cell = cell.map(|cell| {
+            let mut lines = cell_lines_with(&cell, terminal.verbose, &remedy);
+            let reasons = reasons::of_failed(&cell, &message, terminal.verbose).into_iter();
+            lines.extend(reasons.map(|line| format!("  {line}")));
+            lines
+        });
+        of_call.into_iter().chain(of_cell).flatten().for_each(|line| terminal.note(&line));
     }
     let exit = match &result {
         Ok(_) => Exit::Done,

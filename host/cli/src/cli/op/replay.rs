@@ -10,6 +10,7 @@ use crate::cli::{
 };
 use clap::Args;
 use opcell::{
+    CellReceipt,
     config::Config,
     replay::{self, Difference, RecordedCall, ReplayOptions, Replayed},
     report::printable,
@@ -139,7 +140,8 @@ fn show(call: &RecordedCall, replayed: &Replayed, terminal: &Terminal) -> std::i
             terminal.line(&format!("  and {more} more"))?;
         }
     }
-    let receipt = opcell_types::Value::from_json(&replayed.receipt.to_string()).unwrap_or_default();
+    // The receipt is of this version: the call was just made.
+    let receipt: CellReceipt = serde_json::from_value(replayed.receipt.clone())?;
     for line in reasons::of_failed(&receipt, "", terminal.verbose) {
         terminal.line(&format!("  {line}"))?;
     }

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use clap::Args;
-use opcell::config::Config;
+use opcell::{CellReceipt, config::Config};
 use opcell_author::Profile;
 use opcell_ir::Diagnostic;
 use opcell_sandbox::limits::LimitRequest;
@@ -84,7 +84,7 @@ struct Done {
     name: String,
     time: Duration,
     differences: Vec<String>,
-    receipt: serde_json::Value,
+    receipt: Option<CellReceipt>,
     updated: bool,
 }
 
@@ -184,17 +184,11 @@ async fn once(global: &Global, args: &TestArgs, folder: &Path, terminal: &Termin
                 if updated {
                     update(&file, &outcome)?;
                 }
-                Done {
-                    name: file.name,
-                    time,
-                    differences: outcome.differences,
-                    receipt: json!(outcome.receipt),
-                    updated,
-                }
+                Done { name: file.name, time, differences: outcome.differences, receipt: outcome.receipt, updated }
             }
             Err(error) => {
                 let differences = vec![format!("the case could not run: {error:#}")];
-                Done { name: file.name, time, differences, receipt: serde_json::Value::Null, updated: false }
+                Done { name: file.name, time, differences, receipt: None, updated: false }
             }
         };
         if !terminal.json {
@@ -269,20 +263,16 @@ fn show(terminal: &Terminal, case: &Done) -> std::io::Result<()> {
         (false, true) => "updated",
         (false, false) => "FAILED ",
     };
-    let number = |name: &str| case.receipt.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
-    let used = match case.receipt.is_null() {
-        true => String::new(),
-        false => format!("  {}, {}", duration(number("duration-us")), bytes(number("peak-memory"))),
-    };
+    let used = |cell: &CellReceipt| format!("  {}, {}", duration(cell.duration_us), bytes(cell.peak_memory));
+    let used = case.receipt.as_ref().map(used).unwrap_or_default();
     terminal.line(&format!("{verdict}  {}{used}", case.name))?;
     for difference in &case.differences {
         for line in difference.lines() {
             terminal.line(&format!("         {}", opcell::report::printable(line)))?;
         }
     }
-    let receipt = opcell_types::Value::from_json(&case.receipt.to_string()).unwrap_or_default();
-    if terminal.verbose || (!case.passed() && !case.receipt.is_null()) {
-        for line in reasons::lines(&receipt, &case.differences.join("\n"), terminal.verbose) {
+    if let Some(receipt) = case.receipt.as_ref().filter(|_| terminal.verbose || !case.passed()) {
+        for line in reasons::lines(receipt, &case.differences.join("\n"), terminal.verbose) {
             terminal.line(&format!("         {line}"))?;
         }
     }

@@ -4,7 +4,7 @@ use super::{Exit, Failure, Open, Terminal, list};
 use crate::cli::{
     follow::ask,
     reasons,
-    receipts::{call_lines, cell_lines},
+    receipts::{CallReceipts, call_lines, cell_lines},
     units::{bytes, continued, counted, milliseconds},
 };
 use clap::Args;
@@ -17,7 +17,7 @@ use opcell_engine::{
     call::{Compacted, Summary},
     conversation::{Message, Role, Usage},
     event::CallAnswer,
-    receipt::{Receipt, cell_of, is_of_call},
+    receipt::Receipt,
     trace::{CallTrace, ConversationTrace, Round, SentMessage, StepTrace, What},
 };
 use opcell_ir::{Diagnostic, diagnostic::did_you_mean};
@@ -460,16 +460,12 @@ impl Page {
 
     fn cells(&self, page: &mut String, depth: usize, receipts: &[Receipt]) {
         let pad = "  ".repeat(depth);
-        for receipt in receipts {
-            if is_of_call(receipt) {
-                let _ = writeln!(
-                    page,
-                    "{pad}call {}",
-                    call_lines(receipt, self.width == usize::MAX).join(&format!("\n{pad}"))
-                );
+        let full = self.width == usize::MAX;
+        for receipts in receipts.iter().map(CallReceipts::of) {
+            if let Some(call) = &receipts.call {
+                let _ = writeln!(page, "{pad}call {}", call_lines(call, full).join(&format!("\n{pad}")));
             }
-            if let Some(cell) = cell_of(receipt) {
-                let full = self.width == usize::MAX;
+            if let Some(cell) = &receipts.cell {
                 let reasons = reasons::of_failed(cell, "", full).into_iter().map(|line| format!("  {line}"));
                 let lines: Vec<String> = cell_lines(cell, full).into_iter().chain(reasons).collect();
                 let _ = writeln!(page, "{pad}cell {}", lines.join(&format!("\n{pad}")));
