@@ -10,6 +10,7 @@ use opcell::{CellReceipt, report::printable};
 use opcell_engine::{
     Program, Status,
     event::{Destination, EffectId, EffectReply, Event, FrameId, InstanceId, Recorded, Timestamp},
+    located::{Located, Locator},
     receipt::Receipt,
 };
 use opcell_ir::handoff;
@@ -44,18 +45,16 @@ pub struct StepProgress {
     quiet: bool,
     verbose: bool,
     live: Option<MultiProgress>,
+    locator: Locator,
+    /// `true` for events of the past: what they change is known, and nothing is shown.
+    recalls: bool,
+    /// Steps that have not ended.
     steps: HashMap<FrameId, Entered>,
-    /// The frames of the calls in flight.
-    calls: HashMap<EffectId, FrameId>,
-    /// Elements that are being executed, with their steps.
-    elements: HashMap<FrameId, FrameId>,
-    /// The places of the open frames; the run's own workflow where a frame is not listed.
-    places: HashMap<FrameId, Place>,
-    main: Place,
+    main: Workflow,
+    /// Delegated workflows that have not ended.
+    delegated: HashMap<InstanceId, Workflow>,
     /// Pinned workflows with the names of their steps, by name.
     pinned: HashMap<Arc<str>, (Arc<Program>, Names)>,
-    /// Delegated workflows that are running and have a terminal contract, with how deep they are.
-    bound: HashMap<InstanceId, (Arc<Program>, usize)>,
     /// `true` if the last thing shown is text that its line may continue with.
     mid_line: bool,
     color: bool,
@@ -67,14 +66,16 @@ pub struct StepProgress {
     receipts: Vec<(EffectId, Receipt)>,
 }
 
-/// The depth of a frame among delegated workflows, and the names of the steps around it.
-#[derive(Clone)]
-struct Place {
+/// A workflow that runs: the run's own, or one that a step delegates to.
+struct Workflow {
+    /// The number of delegated workflows around it, itself included.
     depth: usize,
     names: Names,
+    /// The program, if its terminal contract promises a handoff.
+    bound: Option<Arc<Program>>,
 }
 
-impl Place {
+impl Workflow {
     fn indent(&self) -> String {
         "  ".repeat(self.depth.min(8))
     }
@@ -118,13 +119,12 @@ impl StepProgress {
             quiet,
             verbose,
             live,
+            locator: Locator::default(),
+            recalls: false,
             steps: HashMap::new(),
-            calls: HashMap::new(),
-            elements: HashMap::new(),
-            places: HashMap::new(),
-            main: Place { depth: 0, names: names.into() },
+            main: Workflow { depth: 0, names: names.into(), bound: None },
+            delegated: HashMap::new(),
             pinned: HashMap::new(),
-            bound: HashMap::new(),
             mid_line: false,
             color: terminal.color,
             part: None,
@@ -135,7 +135,7 @@ impl StepProgress {
 
     /// Remembers what was said about a failure, so that it is not said again.
     fn say(&mut self, message: &str) {
-        if self.said.len() < MAX_SAID {
+        if !self.recalls && self.said.len() < MAX_SAID {
             self.said.push_str(message);
             self.said.push('\n');
         }
@@ -176,18 +176,45 @@ impl StepProgress {
 
     /// Takes the next event of the run.
     pub fn observe(&mut self, recorded: &Recorded) {
-        recorded.parts().for_each(|part| self.observe_part(&part));
+        for located in self.locator.locate(recorded) {
+            self.observe_part(&located);
+        }
     }
 
-    fn observe_part(&mut self, recorded: &Recorded) {
-        self.place(&recorded.event);
+    /// Takes an event of the past: what is still under way is known, and nothing is shown.
+    pub fn recall(&mut self, recorded: &Recorded) {
+        self.recalls = true;
+        self.observe(recorded);
+        self.recalls = false;
+    }
+
+    fn observe_part(&mut self, located: &Located<'_>) {
+        let Located { recorded, instance, step_frame, .. } = located;
         match &recorded.event {
-            Event::Requested { effect, frame, .. } => drop(self.calls.insert(*effect, *frame)),
-            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } => drop(self.calls.remove(effect)),
-            _ => {}
-        }
-        match &recorded.event {
-            Event::StepEntered { frame, name, visit, .. } => self.entered(*frame, name, *visit, recorded.at),
+            Event::DefinitionPinned { name, program: Some(program) } => {
+                let names = program.ir().steps.iter().map(|step| step.name.clone()).collect();
+                self.pinned.insert(name.clone(), (Arc::clone(program), names));
+            }
+            Event::InstanceStarted { instance: started, workflow, .. } => {
+                let depth = self.workflow(*instance).depth + 1;
+                let pinned = self.pinned.get(workflow);
+                let bound = pinned.filter(|(program, _)| program.ir().terminal_contract.is_some());
+                let bound = bound.map(|(program, _)| Arc::clone(program));
+                let names = pinned.map(|(_, names)| Arc::clone(names)).unwrap_or_default();
+                self.delegated.insert(*started, Workflow { depth, names, bound });
+            }
+            // Whoever reads the handoff gets null.
+            Event::InstanceFinished { instance, end } => {
+                let ended = self.delegated.remove(instance).filter(|_| end.status == Status::Completed);
+                if let Some(Workflow { bound: Some(program), depth, .. }) = ended
+                    && let Some(unkept) = handoff::unkept(program.ir(), end.handoff.as_ref())
+                {
+                    self.line(&format!("{}    note: `{}`: {unkept}", "  ".repeat(depth.min(8)), program.name()));
+                }
+            }
+            Event::StepEntered { frame, name, visit, .. } => {
+                self.entered(*frame, self.workflow(*instance).indent(), name, *visit, recorded.at);
+            }
             Event::EachStarted { frame, items } => {
                 let all = items.as_array().map_or(0, |items| items.len() as u64);
                 if let Some(step) = self.steps.get_mut(frame) {
@@ -195,21 +222,18 @@ impl StepProgress {
                     step.show();
                 }
             }
-            Event::ElementEntered { frame, parent, .. } => drop(self.elements.insert(*frame, *parent)),
-            Event::ElementFinished { frame, .. } => {
-                let parent = self.elements.remove(frame);
-                if let Some(step) = parent.and_then(|parent| self.steps.get_mut(&parent)) {
+            Event::ElementFinished { .. } => {
+                if let Some(step) = step_frame.and_then(|step| self.steps.get_mut(&step)) {
                     step.elements = step.elements.map(|(ended, all)| (ended + 1, all));
                     step.show();
                 }
             }
-            Event::StepSkipped { parent, name, .. } => {
-                let indent = self.place_of(*parent).indent();
+            Event::StepSkipped { name, .. } => {
+                let indent = self.workflow(*instance).indent();
                 self.line(&format!("{indent}- {name}  skipped"));
             }
             Event::StepFinished { frame, result } => {
-                let indent = self.place_of(*frame).indent();
-                self.places.remove(frame);
+                let indent = self.workflow(*instance).indent();
                 if let Some(step) = self.steps.remove(frame) {
                     let took = milliseconds(recorded.at.ms_since(step.at));
                     if let Some(bar) = step.bar {
@@ -230,14 +254,14 @@ impl StepProgress {
                     });
                 }
             }
-            Event::Routed { frame, outcome: Some(outcome), to, redirected, .. } => {
-                let place = self.place_of(*frame);
+            Event::Routed { outcome: Some(outcome), to, redirected, .. } => {
+                let workflow = self.workflow(*instance);
                 let to = match to {
                     Destination::Done => "end",
-                    Destination::Step(step) => place.names.get(*step as usize).map_or("step", AsRef::as_ref),
+                    Destination::Step(step) => workflow.names.get(*step as usize).map_or("step", AsRef::as_ref),
                 };
                 let why = redirected.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-                let line = format!("{}    {outcome} -> {to}{why}", place.indent());
+                let line = format!("{}    {outcome} -> {to}{why}", workflow.indent());
                 self.line(&line);
             }
             Event::Guarded { guards, .. } => {
@@ -258,23 +282,60 @@ impl StepProgress {
                     self.line(&format!("    note: {note}"));
                 }
             }
-            // Whoever reads the handoff gets null.
-            Event::InstanceFinished { instance, end } => {
-                let bound = self.bound.remove(instance).filter(|_| end.status == Status::Completed);
-                if let Some((program, depth)) = bound
-                    && let Some(unkept) = handoff::unkept(program.ir(), end.handoff.as_ref())
-                {
-                    self.line(&format!("{}    note: `{}`: {unkept}", "  ".repeat(depth.min(8)), program.name()));
-                }
+            Event::Replied { effect, .. }
+            | Event::Abandoned { effect, .. }
+            | Event::GrantAsked { effect, .. }
+            | Event::InputAsked { effect, .. } => {
+                let receipt = recorded.event.receipt().map(|receipt| (*effect, receipt.without_record()));
+                self.receipts.extend(receipt);
             }
-            event => self.keep_receipt(event),
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepPrepared { .. }
+            | Event::ElementEntered { .. }
+            | Event::GroupEntered { .. }
+            | Event::GroupFinished { .. }
+            | Event::Chosen { .. }
+            | Event::Requested { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::TurnFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAnswered { .. }
+            | Event::InputAnswered { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
+            | Event::InnerReplied { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::RunRepinned(_)
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
+    }
+
+    fn workflow(&self, instance: Option<InstanceId>) -> &Workflow {
+        instance.and_then(|instance| self.delegated.get(&instance)).unwrap_or(&self.main)
     }
 
     /// Shows the progress of a call in the line of its step; `None` at the end of the call.
     pub fn call(&mut self, call: EffectId, told: Option<String>) {
-        let frame = match self.calls.get(&call) {
-            Some(frame) => Some(self.elements.get(frame).copied().unwrap_or(*frame)),
+        let frame = match self.locator.step_of(call) {
+            Some(frame) => Some(frame),
             // The call of a pure operation is recorded when it has ended.
             None if self.steps.len() == 1 => self.steps.keys().next().copied(),
             None => None,
@@ -288,117 +349,9 @@ impl StepProgress {
         step.show();
     }
 
-    fn keep_receipt(&mut self, event: &Event) {
-        let effect = match event {
-            Event::Replied { effect, .. }
-            | Event::Abandoned { effect, .. }
-            | Event::GrantAsked { effect, .. }
-            | Event::InputAsked { effect, .. } => *effect,
-            _ => return,
-        };
-        self.receipts.extend(event.receipt().map(|receipt| (effect, receipt.without_record())));
-    }
-
-    fn place_of(&self, frame: FrameId) -> &Place {
-        self.places.get(&frame).unwrap_or(&self.main)
-    }
-
-    /// Keeps track of which frames are inside of which delegated workflow.
-    fn place(&mut self, event: &Event) {
-        match event {
-            Event::DefinitionPinned { name, program: Some(program) } => {
-                let names = program.ir().steps.iter().map(|step| step.name.clone()).collect();
-                self.pinned.insert(name.clone(), (Arc::clone(program), names));
-            }
-            Event::InstanceStarted { instance, frame, parent, workflow, .. } => {
-                let depth = self.place_of(*parent).depth + 1;
-                let pinned = self.pinned.get(workflow);
-                if let Some((program, _)) = pinned.filter(|(it, _)| it.ir().terminal_contract.is_some()) {
-                    self.bound.insert(*instance, (Arc::clone(program), depth));
-                }
-                let names = pinned.map(|(_, names)| Arc::clone(names)).unwrap_or_default();
-                self.places.insert(*frame, Place { depth, names });
-            }
-            Event::StepEntered { frame, parent, .. }
-            | Event::ElementEntered { frame, parent, .. }
-            | Event::GroupEntered { frame, parent, .. } => {
-                if let Some(place) = self.places.get(parent).cloned() {
-                    self.places.insert(*frame, place);
-                }
-            }
-            Event::ElementFinished { frame, .. } | Event::GroupFinished { frame, .. } => {
-                drop(self.places.remove(frame))
-            }
-            Event::RunStarted(_)
-            | Event::DefinitionPinned { .. }
-            | Event::StepSkipped { .. }
-            | Event::StepPrepared { .. }
-            | Event::EachStarted { .. }
-            | Event::Chosen { .. }
-            | Event::Requested { .. }
-            | Event::Replied { .. }
-            | Event::StepCalled { .. }
-            | Event::ElementCalled { .. }
-            | Event::Retrying { .. }
-            | Event::TurnStarted { .. }
-            | Event::Interjected { .. }
-            | Event::Guarded { .. }
-            | Event::TurnFinished { .. }
-            | Event::InstanceFinished { .. }
-            | Event::StepFinished { .. }
-            | Event::Judged { .. }
-            | Event::Routed { .. }
-            | Event::EventRaised { .. }
-            | Event::ArtifactSet { .. }
-            | Event::SignalReceived(_)
-            | Event::SignalTaken { .. }
-            | Event::WaitStarted { .. }
-            | Event::InDoubt { .. }
-            | Event::Answered { .. }
-            | Event::GrantAsked { .. }
-            | Event::GrantAnswered { .. }
-            | Event::InputAsked { .. }
-            | Event::InputAnswered { .. }
-            | Event::InnerStarted { .. }
-            | Event::InnerRequested { .. }
-            | Event::InnerSlept { .. }
-            | Event::InnerReplied { .. }
-            | Event::CallsAsked { .. }
-            | Event::CallAnswered { .. }
-            | Event::CallsExpired { .. }
-            | Event::Abandoned { .. }
-            | Event::LimitReached { .. }
-            | Event::CancelRequested { .. }
-            | Event::RunRepinned(_)
-            | Event::Ticked
-            | Event::RunFinished(_) => {}
-        }
-    }
-
-    /// Takes an event of the past: what is still under way is known, and nothing is shown.
-    pub fn recall(&mut self, recorded: &Recorded) {
-        recorded.parts().for_each(|part| self.recall_part(&part));
-    }
-
-    fn recall_part(&mut self, recorded: &Recorded) {
-        self.place(&recorded.event);
-        match &recorded.event {
-            Event::StepEntered { frame, name, visit, .. } => {
-                self.steps.insert(
-                    *frame,
-                    Entered { label: label(name, *visit), at: recorded.at, bar: None, elements: None, call: None },
-                );
-            }
-            Event::StepFinished { frame, .. } => drop(self.steps.remove(frame)),
-            Event::InstanceFinished { instance, .. } => drop(self.bound.remove(instance)),
-            event => self.keep_receipt(event),
-        }
-    }
-
-    fn entered(&mut self, frame: FrameId, name: &str, visit: u32, at: Timestamp) {
+    fn entered(&mut self, frame: FrameId, indent: String, name: &str, visit: u32, at: Timestamp) {
         let label = label(name, visit);
-        let indent = self.place_of(frame).indent();
-        let bar = self.live.as_ref().map(|live| {
+        let bar = self.live.as_ref().filter(|_| !self.recalls).map(|live| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}  {elapsed}")
                 .unwrap_or_else(|_| ProgressStyle::default_spinner());
             let bar = live.add(ProgressBar::new_spinner().with_style(style).with_message(format!("{indent}{label}")));
@@ -412,6 +365,9 @@ impl StepProgress {
     }
 
     fn line(&mut self, text: &str) {
+        if self.recalls {
+            return;
+        }
         self.end_text();
         let text = printable(text);
         match &self.live {
