@@ -119,8 +119,8 @@ pub fn against(rest: &[String]) -> Result<()> {
         }
     };
     let is_asked = |host: &str| names.is_empty() || names.iter().any(|name| host.to_lowercase().contains(name));
-    let mut kept = kept()?;
-    let mut before = |host: &str| kept.iter().position(|measured| measured.host == host).map(|at| kept.remove(at));
+    let mut stored = stored_results()?;
+    let mut before = |host: &str| stored.iter().position(|measured| measured.host == host).map(|at| stored.remove(at));
     let mut columns: Vec<Measured> = Vec::new();
     let own = if is_asked(OWN) { Some(own(&opcell)?) } else { None };
     columns.extend(own.or_else(|| before(OWN)));
@@ -141,7 +141,7 @@ pub fn against(rest: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn kept() -> Result<Vec<Measured>> {
+fn stored_results() -> Result<Vec<Measured>> {
     match fs::read_to_string(root().join(RESULTS)) {
         Ok(text) => serde_json::from_str(&text).with_context(|| format!("{RESULTS} cannot be read")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

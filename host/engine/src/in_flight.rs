@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn every_effect_ends_once_whatever_lane_it_is_in() {
+    async fn every_effect_ends_once_whatever_queue_it_is_in() {
         let mut in_flight = InFlight::new();
         in_flight.start((0..100).map(immediate));
         assert_eq!((in_flight.len(), in_flight.next()), (100, EffectId(100)));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn what_is_stopped_is_gone_and_not_heard_and_the_rest_goes_on() {
+    async fn a_stopped_effect_gives_no_reply_and_the_others_continue() {
         let mut in_flight = InFlight::new();
         let count = Arc::default();
         let mut effects: Vec<_> = (0..20).map(|id| endless(id, &count)).collect();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn there_is_a_lane_for_every_thread_and_they_share_alike() {
+    async fn there_is_a_queue_for_every_thread_and_they_share_alike() {
         let mut in_flight = InFlight::new();
         in_flight.start((0..40).map(immediate));
         assert_eq!(in_flight.worker_queues.iter().map(|worker_queue| worker_queue.load).collect::<Vec<_>>(), [10; 3]);

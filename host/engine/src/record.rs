@@ -103,13 +103,13 @@ const NAMES_VALUES: u32 = 3;
 pub(crate) fn to_record(recorded: &Recorded, values: Option<&mut LargeValues>) -> Record {
     let named = values.and_then(|values| values.write(&recorded.event).ok());
     let payload = match named {
-        Some((text, fresh)) => Payload::naming(text, fresh.into_iter().map(kept).collect()),
+        Some((text, fresh)) => Payload::naming(text, fresh.into_iter().map(stored).collect()),
         None => recorded.event.to_json().into(),
     };
     with_payload(recorded, payload)
 }
 
-fn kept(value: LargeValue) -> StoredValue {
+fn stored(value: LargeValue) -> StoredValue {
     StoredValue { digest: value.digest.as_str().into(), text: value.text }
 }
 

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_without_a_handoff_is_not_kept() {
+    fn a_contract_without_a_handoff_is_broken() {
         let ir = |contract: &str| -> WorkflowIr {
             serde_json::from_str(&format!(r#"{{"version":"workflow-ir/v1","name":"w","steps":[]{contract}}}"#)).unwrap()
         };

@@ -281,7 +281,7 @@ fn is_server(folder: &Path) -> bool {
     ["initdb", "postgres", "pg_ctl", "pg_isready"].iter().all(|program| folder.join(program).is_file())
 }
 
-/// The user `postgres`, or else `nobody`.
+/// The user `postgres`, or else the one without rights.
 fn unprivileged() -> u32 {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let postgres = users.lines().find_map(|line| line.strip_prefix("postgres:")?.split(':').nth(1)?.parse().ok());

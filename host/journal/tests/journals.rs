@@ -232,7 +232,7 @@ async fn many_records_of_one_append_are_one_small_row_and_are_read_from_anywhere
 }
 
 #[tokio::test]
-async fn a_large_value_is_kept_once_as_long_as_a_run_names_it() {
+async fn a_large_value_is_stored_once_as_long_as_a_run_names_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.db");
     let journal = SqliteJournal::open(&path).unwrap();

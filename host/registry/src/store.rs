@@ -209,7 +209,7 @@ mod tests {
     use super::{Digest, Store, StoreError, Stored};
 
     #[test]
-    fn what_is_kept_is_read_back_and_a_flipped_byte_is_noticed() {
+    fn a_stored_component_is_read_back_and_a_flipped_byte_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(vec![folder.path().join("vendor"), folder.path().join("user")]);
         let digest = Digest::of_hash(blake3::hash(b"component"));

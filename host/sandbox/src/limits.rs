@@ -207,7 +207,7 @@ limits! {
     boundary_bytes, "boundary-bytes", Bytes, 32 * MIB, 4 * GIB;
     /// The arguments of an operation or judge as JSON text.
     argument_bytes, "argument-bytes", Bytes, 4 * MIB, 64 * MIB;
-    /// What one call may hand to the host at once: the result of the cell, or the arguments of a host function.
+    /// The most that one call may hand to the host at once: the result of the cell, or the arguments of a host function.
     result_bytes, "result-bytes", Bytes, 4 * MIB, 64 * MIB;
     /// Text of a failure, panic or denial that is kept; the rest is cut, because it may reach a model.
     failure_bytes, "failure-bytes", Bytes, 4 * KIB, MIB;

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_flood_the_end_is_kept() {
+    fn of_a_flood_the_end_is_retained() {
         let captured = Captured::new(10);
         for number in 0..1_000 {
             captured.append(format!("{number}\n").as_bytes());

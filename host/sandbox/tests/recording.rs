@@ -61,7 +61,7 @@ fn roomy() -> Guest {
 }
 
 /// As a journal keeps it.
-fn kept(done: &CellResult<OperationSuccess>) -> Arc<Recording> {
+fn journaled(done: &CellResult<OperationSuccess>) -> Arc<Recording> {
     let recording = done.receipt.recording.as_ref().expect("it was recorded");
     let text = serde_json::to_string(recording).unwrap();
     Arc::new(serde_json::from_str(&text).unwrap())
@@ -88,7 +88,7 @@ async fn a_replay_is_answered_as_the_recorded_cell_was_and_reaches_nothing() {
     let guest = tool_caller().asking(&["test/run"], &[]);
     let host = Arc::new(Host::default());
     let recorded = call(&*granted(&guest, "{}").await, &host, "[7]", Tape::Record).await;
-    let recording = kept(&recorded);
+    let recording = journaled(&recorded);
     assert_eq!(recording.calls[0].call, "tools.call");
     assert_eq!(recording.calls[0].given, json!(["test/run", [7]]));
     assert_eq!(recording.calls[0].answer, Some(json!({"Ok": "[1, \"\"]"})));
@@ -110,7 +110,7 @@ async fn a_refusal_is_replayed_as_it_was() {
         let recorded = call(&plugin, &host, arguments, Tape::Record).await;
         let Err(CellError::Denied(_)) = &recorded.result else { panic!("{:?}", recorded.result) };
         // Grants of now do not count.
-        let replayed = call(&*granted(&guest, "{}").await, &host, arguments, Tape::Replay(kept(&recorded))).await;
+        let replayed = call(&*granted(&guest, "{}").await, &host, arguments, Tape::Replay(journaled(&recorded))).await;
         assert_eq!(replayed.result, recorded.result);
         assert_eq!(used(&replayed), used(&recorded));
     }
@@ -121,7 +121,7 @@ async fn a_refusal_is_replayed_as_it_was() {
 async fn a_call_that_was_not_recorded_ends_the_replay_and_is_named() {
     let guest = tool_caller().asking(&["test/run"], &[]);
     let (host, plugin) = (Arc::new(Host::default()), granted(&guest, "{}").await);
-    let recording = kept(&call(&plugin, &host, r#"{"b": 1, "a": [2]}"#, Tape::Record).await);
+    let recording = journaled(&call(&plugin, &host, r#"{"b": 1, "a": [2]}"#, Tape::Record).await);
     let other = call(&plugin, &host, "[8]", Tape::Replay(recording.clone())).await;
     assert_eq!(other.receipt.error.as_deref(), Some("not-recorded"));
     let message = other.result.unwrap_err().to_string();
@@ -149,7 +149,7 @@ async fn a_flood_of_host_calls_leaves_a_bounded_record_that_says_what_is_not_in_
     let (host, plugin) = (Arc::new(Host::default()), granted(&flood(), limit).await);
     let recorded = call(&plugin, &host, "[7]", Tape::Record).await;
     assert_eq!(recorded.receipt.error.as_deref(), Some("host-call-limit"));
-    let recording = kept(&recorded);
+    let recording = journaled(&recorded);
     let made = recording.calls.len() as u64 + recording.calls_left_out;
     assert!(recording.calls_left_out > 0 && recording.bytes_left_out > 0, "{}", recording.calls.len());
     assert_eq!(made, recorded.receipt.host_calls.tools);
@@ -166,7 +166,7 @@ async fn a_limit_that_ended_the_recorded_cell_ends_the_replay() {
     let (host, plugin) = (Arc::new(Host::default()), granted(&flood(), limit).await);
     let recorded = call(&plugin, &host, "[7]", Tape::Record).await;
     assert_eq!(recorded.receipt.error.as_deref(), Some("host-call-limit"));
-    let replayed = call(&plugin, &host, "[7]", Tape::Replay(kept(&recorded))).await;
+    let replayed = call(&plugin, &host, "[7]", Tape::Replay(journaled(&recorded))).await;
     assert_eq!(replayed.result, recorded.result);
     assert_eq!(used(&replayed), used(&recorded));
 }
@@ -178,7 +178,7 @@ async fn an_answer_that_is_too_large_is_left_out_and_the_replay_says_so() {
     let plugin = granted(&guest, "{}").await;
     let recorded = call(&plugin, &host, "[7]", Tape::Record).await;
     assert!(recorded.result.is_ok(), "{:?}", recorded.receipt.error);
-    let recording = kept(&recorded);
+    let recording = journaled(&recorded);
     assert!(recording.calls[0].answer.is_none() && recording.calls[0].answer_left_out > 2 << 20);
     assert_eq!(recording.bytes_left_out, recording.calls[0].answer_left_out);
     let message = call(&plugin, &host, "[7]", Tape::Replay(recording)).await.result.unwrap_err().to_string();
@@ -186,17 +186,17 @@ async fn an_answer_that_is_too_large_is_left_out_and_the_replay_says_so() {
 }
 
 #[tokio::test]
-async fn what_a_call_was_given_is_kept_by_its_digest_where_it_is_large() {
+async fn large_arguments_of_a_call_are_stored_by_their_digest() {
     let guest = roomy();
     let (host, plugin) = (Arc::new(Host::default()), granted(&guest, "{}").await);
     let large = json!("y".repeat(200_000)).to_string();
     let recorded = call(&plugin, &host, &large, Tape::Record).await;
-    let recording = kept(&recorded);
+    let recording = journaled(&recorded);
     assert!(recording.calls[0].given.get("blake3").is_some(), "{}", recording.calls[0].shown());
     let replayed = call(&plugin, &host, &large, Tape::Replay(recording)).await;
     assert_eq!((used(&replayed), host.calls.load(Ordering::Relaxed)), (used(&recorded), 1));
     // Arguments that would make an event too deep to be read are kept as text.
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
-    let recording = kept(&call(&plugin, &host, &deep, Tape::Record).await);
+    let recording = journaled(&call(&plugin, &host, &deep, Tape::Record).await);
     assert_eq!(recording.calls[0].given, json!(["test/run", deep]));
 }

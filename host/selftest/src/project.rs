@@ -97,7 +97,7 @@ enum Piece {
     Repeated {
         /// The text.
         of: String,
-        /// How often.
+        /// The number of times.
         times: usize,
     },
 }

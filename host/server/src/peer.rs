@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     known: Arc<Known>,
 }
 
-/// What stays true as long as a connection lasts: it has one socket at each end.
+/// The facts about a connection that do not change: it has one socket at each end.
 #[derive(Debug, Default)]
 struct Known {
     is_own_user: AtomicBool,

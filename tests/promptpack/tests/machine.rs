@@ -89,7 +89,7 @@ mod contexts {
     }
 
     #[test]
-    fn a_context_with_more_history_than_is_kept_is_cut_when_it_goes_on() {
+    fn a_context_with_more_history_than_its_limit_is_cut_when_it_continues() {
         let mut long = Context::new("ask", now());
         for _ in 0..MAX_HISTORY_LENGTH {
             long.record_transition("ask", "ask", "Again", now());

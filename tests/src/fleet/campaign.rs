@@ -135,7 +135,7 @@ pub fn run(
 ) -> Result<Option<usize>> {
     let Some(server) = Server::start_without_flush()? else { return Ok(None) };
     let restate = match with_restate {
-        true => match RestateServer::start(&kept()?)? {
+        true => match RestateServer::start(&programs_folder()?)? {
             Some(server) => Some(server),
             None => return Ok(None),
         },
@@ -152,7 +152,7 @@ pub fn run(
 }
 
 /// Returns the folder in which programs that are installed for tests outlast them: `target/tmp`.
-fn kept() -> Result<std::path::PathBuf> {
+fn programs_folder() -> Result<std::path::PathBuf> {
     let program = std::env::current_exe()?;
     Ok(program.ancestors().nth(2).context("a build folder")?.join("tmp"))
 }

@@ -98,7 +98,7 @@ async fn a_step_waits_for_its_signal_and_its_data_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_signal_that_came_before_is_kept_and_taken_once() {
+async fn a_signal_that_came_before_is_queued_and_taken_once() {
     let second = wait("", "").replace(r#""name":"w""#, r#""name":"w2""#);
     let engine = Script::new().engine();
     let handle =
@@ -615,7 +615,7 @@ async fn a_run_that_never_pauses_still_reads_its_letters() {
 }
 
 #[tokio::test]
-async fn a_signal_that_no_step_ever_waits_for_is_refused_and_one_for_later_is_kept() {
+async fn a_signal_that_no_step_ever_waits_for_is_refused_and_one_for_later_is_queued() {
     let script = Script::new().operation("t", |_| Ok(json("1")));
     let engine = script.engine();
     let later =

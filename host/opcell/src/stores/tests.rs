@@ -474,7 +474,7 @@ async fn former(journal: &Path, root: &Path) {
 }
 
 #[tokio::test]
-async fn stores_of_the_former_name_are_kept_and_get_their_own() {
+async fn stores_of_the_former_name_stay_and_the_new_one_gets_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("runs.db");
     former(&journal, folder.path()).await;

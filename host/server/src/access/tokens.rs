@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_works_until_it_is_revoked_and_is_kept_as_a_hash_only() {
+    fn a_token_works_until_it_is_revoked_and_is_stored_as_a_hash_only() {
         let folder = tempfile::tempdir().unwrap();
         let store = || TokenStore::of_project(folder.path(), Path::new("/project"));
         let token = store().create("ci", "acme", &[Scope::Run]).unwrap();

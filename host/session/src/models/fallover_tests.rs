@@ -74,7 +74,7 @@ impl RunText for Listener {
     fn text(&self, _round: EffectId, _piece: &str) {}
 }
 
-/// Runs the workflow over two providers of a protocol, with so many attempts at each; streamed if asked.
+/// Runs the workflow over two providers of a protocol, with this number of attempts at each; streamed if asked.
 async fn run(api: Api, servers: [&Server; 2], streams: bool) -> RunOutcome {
     let provider = |server: &Server, cost: f64| ProviderConfig {
         base_url: Some(server.url.clone()),

@@ -90,7 +90,7 @@ pub fn is_rounded_integer(text: &str) -> bool {
     digits.len() > MAX_DIGITS || text.parse::<f64>().is_ok_and(|double| format!("{double}") != text)
 }
 
-/// `true` if [`MIN_DIGITS`] digits stand together somewhere: one of every so many bytes is among them.
+/// `true` if [`MIN_DIGITS`] digits stand together somewhere: one of every [`MIN_DIGITS`] bytes is among them.
 fn has_many_digits(json: &[u8]) -> bool {
     let mut at = MIN_DIGITS - 1;
     while let Some(byte) = json.get(at) {

@@ -101,7 +101,7 @@ fn metadata_is_read_dropped_and_reported() {
 }
 
 #[test]
-fn unknown_tags_are_kept_and_listed() {
+fn unknown_tags_stay_and_are_listed() {
     let reading = read("[#my/tag 1 #inst \"2024\"]").unwrap();
     let tags: Vec<_> = reading.tags.iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(tags, ["my/tag"]);

@@ -308,7 +308,7 @@ fn skills_of_the_pack_are_in_its_states_unless_a_state_filters_them() {
 }
 
 #[test]
-fn what_the_reference_drops_is_kept() {
+fn content_that_the_reference_drops_stays() {
     let workflow = json!({"version": 1, "entry": "a", "states": {"a": {"prompt_task": "p", "control": "agent"}}});
     let spec = spec(workflow);
     assert_eq!(serde_json::to_value(&spec).unwrap()["states"]["a"]["control"], "agent");

@@ -46,7 +46,7 @@ pub(super) fn of(body: &[u8], has_session: bool) -> Result<Option<Vec<Json>>, Er
     Ok(Some(messages))
 }
 
-/// What becomes of a message.
+/// The treatment of a message.
 enum Part {
     /// Nothing is answered.
     Silent,
