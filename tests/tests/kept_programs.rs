@@ -36,7 +36,7 @@ async fn host() -> Host {
     builder.compile(CompileMode::TrustedInProcess).build().await.unwrap()
 }
 
-/// How a program ends, and the memory of its cell.
+/// The end of a program, and the memory of its cell.
 async fn run(host: &Host, source: &str) -> (String, u64) {
     let arguments = Value::from(json!({"language": "javascript", "source": source}));
     match host.invoke("code/run", arguments).await {
@@ -68,7 +68,7 @@ async fn programs_do_the_same_with_the_code_that_an_earlier_cell_has_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_was_kept_is_not_compiled_again() {
+async fn a_compiled_program_is_not_compiled_again() {
     let host = host().await;
     // What the compiler makes of it is much more than its code.
     let source: String = (0..1_200).map(|at| format!("let v{at} = [{at}, (a) => a + {at}];\n")).collect();

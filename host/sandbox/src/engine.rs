@@ -283,20 +283,20 @@ pub(crate) fn like(
     metering: Metering,
     room: Room,
     cells: u32,
-    kept: Kept,
+    kept: Residency,
 ) -> Result<Engine, SandboxError> {
     let shape = if is_script { script(cells, kept) } else { small(cells, kept) };
     let pool = (room == Room::Plenty).then(|| pool_config(shape));
     build(&config(metering, room, pool))
 }
 
-fn small(cells: u32, kept: Kept) -> Shape {
+fn small(cells: u32, kept: Residency) -> Shape {
     Shape { cells, core_instances: 8, memories: 1, tables: 4, keep_resident: kept.resident, warm: cells }
 }
 
 /// The bytes of each memory that the pools keep when a cell ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct Residency {
     /// Of the small pool.
     pub(crate) resident: usize,
     /// Of the pool of interpreters, if it is more.
@@ -309,7 +309,7 @@ pub(crate) struct Kept {
 pub(crate) const INTERPRETER_RESIDENT: usize = 16 << 20;
 
 /// For guests that bring an interpreter: dozens of core instances and tables, megabytes of initialised memory.
-fn script(cells: u32, kept: Kept) -> Shape {
+fn script(cells: u32, kept: Residency) -> Shape {
     Shape {
         cells: (cells / 4).max(1),
         core_instances: 200,
@@ -357,7 +357,7 @@ impl Engines {
         allocation: Allocation,
         cells: u32,
         memory: u64,
-        kept: Kept,
+        kept: Residency,
     ) -> Result<Self, SandboxError> {
         let (small, script) = (small(cells, kept), script(cells, kept));
         let pool = |shape| build(&config(metering, Room::Plenty, Some(pool_config(shape))));
@@ -455,7 +455,7 @@ mod tests {
             Allocation::Auto,
             2,
             64 << 20,
-            Kept { resident: 64 << 10, interpreter: INTERPRETER_RESIDENT },
+            Residency { resident: 64 << 10, interpreter: INTERPRETER_RESIDENT },
         )
         .unwrap();
         assert_eq!(engines.smallest_first().len(), 2, "{:?}", engines.warning);

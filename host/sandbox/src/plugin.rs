@@ -19,7 +19,7 @@ use crate::{
     limits::{EffectiveLimits, ExplainedLimit, LimitRequest, Limits},
     manifest::Manifest,
     pools::{Code, Pool},
-    programs::{CellProgram, KeptPrograms},
+    programs::{CellProgram, ProgramCache},
     receipt::{CellResult, Receipt},
     recording::Tape,
     sandbox::Settings,
@@ -74,8 +74,8 @@ pub(crate) struct Linked {
     pub(crate) share: Arc<Share>,
     /// The code that `pre` was made of, for the other plugins and engines that use it.
     pub(crate) code: Arc<Code>,
-    /// What its cells made of programs, if it is a runtime that keeps it.
-    pub(crate) programs: Option<Arc<KeptPrograms>>,
+    /// The programs that its cells have compiled, if it is a runtime that keeps them.
+    pub(crate) programs: Option<Arc<ProgramCache>>,
     /// Programs are kept for the plugin as it was loaded, 0, or for one of its contexts.
     pub(crate) scope: u64,
 }

@@ -9,7 +9,7 @@ use crate::{
     cache::{Cache, CachePlace, Found, Key},
     compile::{CompileError, CompileLimits, CompileMode, Compiler},
     descriptors,
-    engine::{self, Allocation, CellEngine, Engines, Kept, Metering, PoolUse, Room},
+    engine::{self, Allocation, CellEngine, Engines, Metering, PoolUse, Residency, Room},
     error::{LoadError, SandboxError},
     imports,
     inspect::{self, Surface},
@@ -82,7 +82,7 @@ pub struct Pools {
     cache_place: Option<CachePlace>,
     metering: Metering,
     cells: u32,
-    kept: Kept,
+    kept: Residency,
     room: Room,
     /// Refuses components that are too large for every pool, where there are none.
     shapes: Option<Engine>,
@@ -104,7 +104,7 @@ impl Pools {
         opcell_workers::install();
         descriptors::make_room();
         let cells = config.cells.clamp(1, MAX_CELLS);
-        let kept = Kept { resident: config.keep_resident, interpreter: config.interpreter_resident };
+        let kept = Residency { resident: config.keep_resident, interpreter: config.interpreter_resident };
         let engines = Engines::new(config.metering, config.allocation, cells, config.memory, kept)?;
         let mut pools = Vec::new();
         for engine in engines.smallest_first() {

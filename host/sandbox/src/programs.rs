@@ -1,4 +1,4 @@
-//! What a runtime made of programs: the engine of a language compiles a source text in one cell, and later cells with
+//! Programs that a runtime has compiled: the engine of a language compiles a source text in one cell, and later cells with
 //! the same text begin with the result.
 //!
 //! These bytes are a guest's word and mean nothing to the host: it never reads them, and gives them to cells alone that
@@ -35,28 +35,28 @@ const MAX_PROGRAMS: usize = 256;
 
 /// The compiled programs of one plugin.
 #[derive(Default)]
-pub(crate) struct KeptPrograms(Mutex<Kept>);
+pub(crate) struct ProgramCache(Mutex<Cached>);
 
 #[derive(Default)]
-struct Kept {
-    programs: HashMap<blake3::Hash, KeptProgram>,
+struct Cached {
+    programs: HashMap<blake3::Hash, CachedProgram>,
     bytes: usize,
     /// Counts uses, for the order of the last ones.
     uses: u64,
 }
 
-struct KeptProgram {
+struct CachedProgram {
     bytes: Arc<[u8]>,
     last_use: u64,
 }
 
-impl std::fmt::Debug for KeptPrograms {
+impl std::fmt::Debug for ProgramCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KeptPrograms").finish_non_exhaustive()
+        f.debug_struct("ProgramCache").finish_non_exhaustive()
     }
 }
 
-impl KeptPrograms {
+impl ProgramCache {
     fn find(&self, key: &blake3::Hash) -> Option<Arc<[u8]>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.uses += 1;
@@ -80,7 +80,7 @@ impl KeptPrograms {
         kept.uses += 1;
         kept.bytes += bytes.len();
         let last_use = kept.uses;
-        kept.programs.insert(key, KeptProgram { bytes, last_use });
+        kept.programs.insert(key, CachedProgram { bytes, last_use });
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct CellProgram {
     asked: Asked,
 }
 
-/// How far a cell has come.
+/// The progress of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
     NotYet,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_first_bytes_of_a_text_stay() {
-        let programs = KeptPrograms::default();
+        let programs = ProgramCache::default();
         programs.keep(key("a"), Arc::from(*b"first"));
         programs.keep(key("a"), Arc::from(*b"second"));
         assert_eq!(programs.find(&key("a")).as_deref(), Some(&b"first"[..]));
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn programs_are_bounded_in_size_number_and_bytes() {
-        let programs = KeptPrograms::default();
+        let programs = ProgramCache::default();
         programs.keep(key("large"), vec![0; MAX_PROGRAM + 1].into());
         assert_eq!(programs.find(&key("large")), None);
-        let sizes = |programs: &KeptPrograms| {
+        let sizes = |programs: &ProgramCache| {
             let kept = programs.0.lock().unwrap();
             let bytes: usize = kept.programs.values().map(|program| program.bytes.len()).sum();
             assert_eq!(bytes, kept.bytes);

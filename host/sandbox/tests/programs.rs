@@ -1,4 +1,4 @@
-//! What runtimes keep of programs: the same text finds it, and nothing else does.
+//! The programs that runtimes keep: the same text finds one, and nothing else does.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failed test")]
 

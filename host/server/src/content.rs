@@ -47,7 +47,7 @@ pub fn is_captured(value: &str) -> Result<bool, String> {
 pub(crate) struct Capture {
     used: usize,
     /// By the span around them.
-    talks: HashMap<usize, Talk>,
+    conversations: HashMap<usize, Conversation>,
     /// Arguments of calls that models asked for and that were not made yet, by the span around them.
     asked: HashMap<(usize, Arc<str>), String>,
     /// The models' names for the calls that are in flight.
@@ -55,14 +55,14 @@ pub(crate) struct Capture {
 }
 
 #[derive(Default)]
-struct Talk {
+struct Conversation {
     system: String,
     /// As JSON, newest last.
     messages: VecDeque<String>,
     bytes: usize,
 }
 
-impl Talk {
+impl Conversation {
     fn say(&mut self, message: &Json) {
         let text = message.to_string();
         self.bytes += text.len();
@@ -84,13 +84,13 @@ impl Capture {
     pub(crate) fn observe(&mut self, spans: &mut Spans, event: &Event) {
         match event {
             Event::TurnStarted { frame, messages, .. } => {
-                let talk = self.talk(spans, *frame);
-                messages.iter().for_each(|said| talk.say(&message(said)));
+                let conversation = self.conversation(spans, *frame);
+                messages.iter().for_each(|said| conversation.say(&message(said)));
             }
-            Event::Interjected { frame, message: said, .. } => self.talk(spans, *frame).say(&message(said)),
+            Event::Interjected { frame, message: said, .. } => self.conversation(spans, *frame).say(&message(said)),
             Event::Requested { effect, frame, request: Request::Round { .. } } => {
-                let talk = self.talk(spans, *frame);
-                let (system, messages) = (talk.system.clone(), talk.written());
+                let conversation = self.conversation(spans, *frame);
+                let (system, messages) = (conversation.system.clone(), conversation.written());
                 self.keep(
                     spans,
                     spans.of_effect(*effect),
@@ -113,14 +113,15 @@ impl Capture {
                 match &**reply {
                     EffectReply::Open(Ok(opened)) => {
                         let system = json!([{"type": "text", "content": cut(&opened.system)}]).to_string();
-                        *self.talks.entry(around).or_default() = Talk { system, ..Talk::default() };
+                        *self.conversations.entry(around).or_default() =
+                            Conversation { system, ..Conversation::default() };
                     }
                     EffectReply::Round(Ok(reply)) if reply.summary.is_none() => {
                         let said = message(&reply.message);
                         for call in &reply.message.tool_calls {
                             self.asked.insert((around, call.id.as_str().into()), cut(&call.arguments.to_json()));
                         }
-                        self.talks.entry(around).or_default().say(&said);
+                        self.conversations.entry(around).or_default().say(&said);
                         self.keep(spans, Some(index), [(genai::OUTPUT_MESSAGES, json!([said]).to_string())]);
                     }
                     EffectReply::Tool(reply) => {
@@ -130,7 +131,7 @@ impl Capture {
                         };
                         let result = cut(&result);
                         let part = json!({"type": "tool_call_response", "id": self.called.remove(effect).as_deref(), "response": result});
-                        self.talks.entry(around).or_default().say(&json!({"role": "tool", "parts": [part]}));
+                        self.conversations.entry(around).or_default().say(&json!({"role": "tool", "parts": [part]}));
                         self.keep(spans, Some(index), [(genai::TOOL_RESULT, result)]);
                     }
                     _ => {}
@@ -140,8 +141,8 @@ impl Capture {
         }
     }
 
-    fn talk(&mut self, spans: &Spans, frame: FrameId) -> &mut Talk {
-        self.talks.entry(spans.index_of(frame)).or_default()
+    fn conversation(&mut self, spans: &Spans, frame: FrameId) -> &mut Conversation {
+        self.conversations.entry(spans.index_of(frame)).or_default()
     }
 
     fn keep(
@@ -218,12 +219,12 @@ mod tests {
 
     #[test]
     fn a_conversation_keeps_its_newest_messages_and_of_long_ones_the_beginning() {
-        let mut talk = Talk::default();
+        let mut conversation = Conversation::default();
         for at in 0..1_000 {
-            talk.say(&message(&Message::user(format!("{at} {}", "ä".repeat(MAX_TEXT)))));
-            assert!(talk.written().len() <= MAX_ATTRIBUTE + talk.messages.len() + 2);
+            conversation.say(&message(&Message::user(format!("{at} {}", "ä".repeat(MAX_TEXT)))));
+            assert!(conversation.written().len() <= MAX_ATTRIBUTE + conversation.messages.len() + 2);
         }
-        let written: Json = serde_json::from_str(&talk.written()).unwrap();
+        let written: Json = serde_json::from_str(&conversation.written()).unwrap();
         let last = written.as_array().unwrap().last().unwrap();
         let text = last["parts"][0]["content"].as_str().unwrap();
         assert!(text.starts_with("999 ä") && text.ends_with("… (8196 bytes)"), "{text}");

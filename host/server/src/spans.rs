@@ -192,7 +192,7 @@ pub(crate) struct Spans {
     authorizer: Option<Arc<str>>,
     /// ID of the run.
     run: Arc<str>,
-    /// What each session asks its models for, in their order, by the spans that the sessions are in.
+    /// The requests of each session to its models, in their order, by the spans that the sessions are in.
     requests: HashMap<usize, Vec<Arc<[(&'static str, Value)]>>>,
     /// Takes in content, where an operator asked for it.
     capture: Option<Capture>,

@@ -74,7 +74,7 @@ fn what_something_else_has_to_keep_is_named_where_it_stands_and_in_the_ir() {
 }
 
 #[test]
-fn an_obligation_whose_controls_are_fields_and_validators_is_kept_here() {
+fn an_obligation_whose_controls_are_fields_and_validators_is_met() {
     let obligation = |control: Json| json!({"accountable_owner": "team", "obligations": [{"id": "o", "obligation": "x", "controls": [control]}]});
     let mut pack = governed(obligation(json!({"validator": "short"})), &[]);
     pack["prompts"]["p"]["validators"] = json!([{"id": "short", "type": "max_length", "params": {"max_characters": 9}}, {"id": "off", "type": "x", "enabled": false}]);
