@@ -140,7 +140,55 @@ impl Text {
                 progress.end_text();
                 self.open.retain(|open| open != effect);
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::DefinitionPinned { .. }
+            | Event::StepEntered { .. }
+            | Event::StepSkipped { .. }
+            | Event::StepPrepared { .. }
+            | Event::EachStarted { .. }
+            | Event::ElementEntered { .. }
+            | Event::ElementFinished { .. }
+            | Event::GroupEntered { .. }
+            | Event::Chosen { .. }
+            | Event::GroupFinished { .. }
+            | Event::Requested { .. }
+            | Event::Replied { .. }
+            | Event::StepCalled { .. }
+            | Event::ElementCalled { .. }
+            | Event::Retrying { .. }
+            | Event::TurnStarted { .. }
+            | Event::Interjected { .. }
+            | Event::Guarded { .. }
+            | Event::TurnFinished { .. }
+            | Event::InstanceStarted { .. }
+            | Event::InstanceFinished { .. }
+            | Event::StepFinished { .. }
+            | Event::Judged { .. }
+            | Event::Routed { .. }
+            | Event::EventRaised { .. }
+            | Event::ArtifactSet { .. }
+            | Event::SignalReceived(_)
+            | Event::SignalTaken { .. }
+            | Event::WaitStarted { .. }
+            | Event::InDoubt { .. }
+            | Event::Answered { .. }
+            | Event::GrantAsked { .. }
+            | Event::GrantAnswered { .. }
+            | Event::InputAsked { .. }
+            | Event::InputAnswered { .. }
+            | Event::InnerStarted { .. }
+            | Event::InnerRequested { .. }
+            | Event::InnerSlept { .. }
+            | Event::InnerReplied { .. }
+            | Event::CallsAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallsExpired { .. }
+            | Event::Abandoned { .. }
+            | Event::LimitReached { .. }
+            | Event::CancelRequested { .. }
+            | Event::RunRepinned(_)
+            | Event::Ticked
+            | Event::RunFinished(_) => {}
         }
     }
 
