@@ -39,7 +39,7 @@ pub enum PluginCommand {
     /// Create a plugin that builds, passes its tests and runs, in a new folder.
     New(new::NewArgs),
     /// Build the plugin of a folder with its language's tools: a component with its manifest. The tools run with your
-    /// rights, and what the folder gives them to run as well, such as build scripts of cargo.
+    /// rights, as does anything that the folder makes them run, such as build scripts of cargo.
     Build(build::BuildArgs),
     /// Run a plugin's cases in real cells, with doubles for what it reaches. Builds it first, as `build` does.
     Test(test::TestArgs),
