@@ -92,7 +92,8 @@ async fn tenants_users_contexts_and_plugins_share_nothing() {
     let contexts = [context(), context()];
     let tenant = |name: &str| CallContext { tenant: Some(name.into()), ..CallContext::default() };
     let user = |name: &str| CallContext { user: Some(name.into()), ..CallContext::default() };
-    let others: Vec<Box<dyn Fn(&mut CellRequest<'_>)>> = vec![
+    type Change<'a> = Box<dyn Fn(&mut CellRequest<'_>) + 'a>;
+    let others: [Change<'_>; 7] = [
         Box::new(|_| {}),
         Box::new(|request| request.context = tenant("ab")),
         Box::new(|request| request.context = tenant("a")),

@@ -11,6 +11,9 @@ use opcell_ir::ir::{Form, Judge};
 use opcell_types::{Outcome, Value};
 use std::{collections::HashMap, sync::Arc};
 
+/// Attributes of a request to a model, which its rounds share.
+type Attributes = Arc<[(&'static str, Value)]>;
+
 /// The kind of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -85,7 +88,7 @@ pub struct Span {
     /// Facts about it: numbers, names, no content.
     pub facts: Vec<(&'static str, Value)>,
     /// Facts about the request that it is, for traces alone; those of a session are shared by its rounds.
-    pub(crate) request: Option<Arc<[(&'static str, Value)]>>,
+    pub(crate) request: Option<Attributes>,
     /// Content, where an operator asked for it.
     pub(crate) content: Vec<(&'static str, String)>,
     /// The receipt of the call, where receipts are kept.
@@ -193,7 +196,7 @@ pub(crate) struct Spans {
     /// ID of the run.
     run: Arc<str>,
     /// The requests of each session to its models, in their order, by the spans that the sessions are in.
-    requests: HashMap<usize, Vec<Arc<[(&'static str, Value)]>>>,
+    requests: HashMap<usize, Vec<Attributes>>,
     /// Takes in content, where an operator asked for it.
     capture: Option<Capture>,
 }
@@ -575,7 +578,7 @@ impl Spans {
             number(genai::REQUEST_TEMPERATURE, settings.temperature),
             number(genai::REQUEST_TOP_P, settings.generation.top_p),
         ];
-        let of_model = |name: &String| -> Arc<[(&'static str, Value)]> {
+        let of_model = |name: &String| -> Attributes {
             let (provider, model) = genai::provider_and_model(name);
             let named = [(genai::PROVIDER, Value::from(provider)), (genai::REQUEST_MODEL, Value::from(model))];
             named.into_iter().chain(of_all.iter().flatten().cloned()).collect()

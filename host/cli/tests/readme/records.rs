@@ -15,9 +15,20 @@ struct Member {
     fields: Vec<Member>,
 }
 
+/// The source of a module, with that of the modules in its folder.
+fn source(file: &str) -> String {
+    let file = root().join(file);
+    let inner = fs::read_dir(file.with_extension("")).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let files = std::iter::once(file.clone()).chain(inner);
+    files
+        .filter(|file| file.extension().is_some_and(|it| it == "rs"))
+        .map(|it| fs::read_to_string(it).unwrap())
+        .collect()
+}
+
 /// The members of a type, as its source declares them.
 fn members(file: &str, of: &str) -> Vec<Member> {
-    let text = fs::read_to_string(root().join(file)).unwrap();
+    let text = source(file);
     let is_enum = text.contains(&format!("pub enum {of} {{\n"));
     let start = ["struct", "enum"].iter().find_map(|kind| text.split_once(&format!("pub {kind} {of} {{\n")));
     assert!(start.is_some(), "{file} has no type {of}");
