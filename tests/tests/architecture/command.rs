@@ -91,8 +91,7 @@ fn imports(tree: &str) -> Vec<(String, String)> {
 /// The `use` items of a module: where each name comes from. And the code without them.
 fn split(code: &str) -> (BTreeMap<String, String>, String) {
     let (mut names, mut rest) = (BTreeMap::new(), String::new());
-    let mut items = code.split_inclusive(';').peekable();
-    while let Some(item) = items.next() {
+    for item in code.split_inclusive(';') {
         let at = item.rfind("\nuse ").map(|at| at + 1).or_else(|| item.rfind("pub use "));
         match at.or_else(|| item.starts_with("use ").then_some(0)) {
             Some(at) if item[at..].trim_start_matches("pub ").starts_with("use ") => {

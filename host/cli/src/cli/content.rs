@@ -1,5 +1,6 @@
 //! Content of conversations in traces, which an operator asks for.
 
+use super::Failure;
 use opcell_ir::Diagnostic;
 use opcell_server::{CAPTURE_VARIABLE, is_captured};
 
@@ -7,7 +8,7 @@ use opcell_server::{CAPTURE_VARIABLE, is_captured};
 ///
 /// # Errors
 /// When the variable of the environment has a value that is not known.
-pub(super) fn with_content(option: bool) -> Result<bool, Diagnostic> {
+pub(super) fn with_content(option: bool) -> Result<bool, Failure> {
     let value = std::env::var(CAPTURE_VARIABLE).unwrap_or_default();
     let by_environment = is_captured(&value).map_err(|message| {
         Diagnostic::error("invalid-capture", message).help("set it to `true` or `false`, or leave it out")
