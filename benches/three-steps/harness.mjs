@@ -3,8 +3,8 @@
 //
 // node harness.mjs --opcell PROGRAM [--only NAME,…] [--rounds N] [--samples N] [--batch N] [--json]
 //
-// All systems run at the same time, and each round measures every one of them in turn, so that other work on the machine
-// slows all of them. A system that this machine cannot start is named on stderr and left out.
+// All systems run at the same time, and each round measures one after another, so that other work on the machine slows
+// all of them. A system that this machine cannot start is named on stderr and left out.
 
 import { availableParallelism, cpus } from "node:os";
 import { parseArgs } from "node:util";

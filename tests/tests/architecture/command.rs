@@ -22,7 +22,7 @@ fn modules() -> BTreeMap<String, String> {
             found.insert(module.replace('/', "::"), product_code(&path));
         }
     }
-    // What only tests build is no part of the command.
+    // Modules that only tests build are not part of the command.
     let tests: Vec<String> = found
         .iter()
         .flat_map(|(module, code)| {
@@ -155,7 +155,7 @@ impl Map {
         let (names, _) = self.modules.get(&found)?;
         match words.peek().and_then(|name| names.get(*name)) {
             Some(origin) if depth < 8 && found != module => {
-                // A name of another crate is no part of this one.
+                // Names from other crates do not count.
                 self.definer(&found, origin, depth + 1)
             }
             _ => Some(found),

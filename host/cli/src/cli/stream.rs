@@ -125,71 +125,25 @@ impl Text {
 
     /// Takes the next event of the run.
     pub fn observe(&mut self, event: &Event, progress: &mut StepProgress) {
-        match event {
-            Event::Requested { effect, request: Request::Round { .. }, .. } => self.open.push(*effect),
-            Event::Replied { effect, .. } | Event::Abandoned { effect, .. } if self.open.contains(effect) => {
-                while let Ok(piece) = self.pieces.try_recv() {
-                    self.keep(piece);
-                }
-                if self.open.first() != Some(effect) {
-                    progress.end_text();
-                }
-                if let Some(pieces) = self.waiting.remove(effect) {
-                    self.show_all(pieces, progress);
-                }
-                progress.end_text();
-                self.open.retain(|open| open != effect);
-            }
-            Event::RunStarted(_)
-            | Event::DefinitionPinned { .. }
-            | Event::StepEntered { .. }
-            | Event::StepSkipped { .. }
-            | Event::StepPrepared { .. }
-            | Event::EachStarted { .. }
-            | Event::ElementEntered { .. }
-            | Event::ElementFinished { .. }
-            | Event::GroupEntered { .. }
-            | Event::Chosen { .. }
-            | Event::GroupFinished { .. }
-            | Event::Requested { .. }
-            | Event::Replied { .. }
-            | Event::StepCalled { .. }
-            | Event::ElementCalled { .. }
-            | Event::Retrying { .. }
-            | Event::TurnStarted { .. }
-            | Event::Interjected { .. }
-            | Event::Guarded { .. }
-            | Event::TurnFinished { .. }
-            | Event::InstanceStarted { .. }
-            | Event::InstanceFinished { .. }
-            | Event::StepFinished { .. }
-            | Event::Judged { .. }
-            | Event::Routed { .. }
-            | Event::EventRaised { .. }
-            | Event::ArtifactSet { .. }
-            | Event::SignalReceived(_)
-            | Event::SignalTaken { .. }
-            | Event::WaitStarted { .. }
-            | Event::InDoubt { .. }
-            | Event::Answered { .. }
-            | Event::GrantAsked { .. }
-            | Event::GrantAnswered { .. }
-            | Event::InputAsked { .. }
-            | Event::InputAnswered { .. }
-            | Event::InnerStarted { .. }
-            | Event::InnerRequested { .. }
-            | Event::InnerSlept { .. }
-            | Event::InnerReplied { .. }
-            | Event::CallsAsked { .. }
-            | Event::CallAnswered { .. }
-            | Event::CallsExpired { .. }
-            | Event::Abandoned { .. }
-            | Event::LimitReached { .. }
-            | Event::CancelRequested { .. }
-            | Event::RunRepinned(_)
-            | Event::Ticked
-            | Event::RunFinished(_) => {}
+        if let Event::Requested { effect, request: Request::Round { .. }, .. } = event {
+            self.open.push(*effect);
         }
+        // The two ways in which a round ends.
+        let (Event::Replied { effect, .. } | Event::Abandoned { effect, .. }) = event else { return };
+        if !self.open.contains(effect) {
+            return;
+        }
+        while let Ok(piece) = self.pieces.try_recv() {
+            self.keep(piece);
+        }
+        if self.open.first() != Some(effect) {
+            progress.end_text();
+        }
+        if let Some(pieces) = self.waiting.remove(effect) {
+            self.show_all(pieces, progress);
+        }
+        progress.end_text();
+        self.open.retain(|open| open != effect);
     }
 
     fn show_all(&mut self, pieces: Vec<Piece>, progress: &mut StepProgress) {

@@ -126,7 +126,7 @@ fn a_script_of_a_skill_is_a_tool_that_is_pinned_and_reads_the_folder_of_its_skil
     ) else {
         return;
     };
-    let count = "from opcell import files\n\ndef count(path: str) -> int:\n    \"\"\"Counts the words of a file of the skill.\"\"\"\n    \
+    let count = "from opcell import files\n\ndef count(path: str) -> int:\n    \"\"\"Counts words in one of the skill's files.\"\"\"\n    \
                  return len(files.read_text('skill', path).split())\n";
     fs::create_dir_all(place.path("skills/counting/scripts")).unwrap();
     place.write("skills/counting/SKILL.md", "---\nname: counting\ndescription: Counts words\n---\nCount words.\n");

@@ -1,7 +1,7 @@
 import { files, tools } from "opcell";
 
 /**
- * Counts the words of a file of the skill.
+ * Counts words in one of the skill's files.
  * @param {string} path The file.
  * @returns {integer}
  */
