@@ -92,7 +92,7 @@ impl Checker<'_> {
             return usize::try_from(bytes).ok();
         }
         let message = format!("`keep-resident` is {}, more than 64 MiB", Unit::Bytes.show(bytes));
-        let help = "cells keep what they used; more than the interpreters begin with gains nothing".to_owned();
+        let help = "write at most `64 MiB`: more than the interpreters begin with gains nothing".to_owned();
         self.error("invalid-limit", span_of(written?), message, Some(help));
         None
     }
