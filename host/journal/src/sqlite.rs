@@ -8,6 +8,8 @@ mod rows;
 mod schema;
 mod staging;
 mod values;
+#[cfg(target_os = "linux")]
+mod watch;
 
 pub use backup::{BackupError, backup, restore};
 

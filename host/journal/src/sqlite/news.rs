@@ -1,6 +1,8 @@
-//! Wake-ups for workers that wait for messages: at once if this process posted one, and after a glance at the write-ahead
-//! log if another did.
+//! Wake-ups for workers that wait for messages: at once if this process posted one, and when the write-ahead log was
+//! written if another did: after a glance at a busy log, at the system's word on a quiet one.
 
+#[cfg(target_os = "linux")]
+use super::watch::at_next_write;
 use super::on;
 use crate::journal::JournalError;
 use rusqlite::Connection;
@@ -32,6 +34,9 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// The same for a log that was not written for a minute.
 const GLANCE_DORMANT: Duration = Duration::from_millis(100);
 const DORMANT: Duration = Duration::from_secs(60);
+
+/// The same for a quiet log that the system watches: of a file system that is shared, it does not tell all.
+const GLANCE_WATCHED: Duration = Duration::from_secs(1);
 
 /// The time stamp and the length of the log: every commit of any process changes one of them.
 type Written = Option<(SystemTime, u64)>;
@@ -66,6 +71,8 @@ pub(super) enum Look {
 pub(super) struct News {
     log: PathBuf,
     posted: Notify,
+    /// The system saw a write to the log.
+    watched: Arc<Notify>,
     seen: Mutex<Seen>,
 }
 
@@ -74,7 +81,7 @@ impl News {
     pub(super) fn new(store: &Path) -> Self {
         let mut log = OsString::from(store);
         log.push("-wal");
-        Self { log: log.into(), posted: Notify::new(), seen: Mutex::default() }
+        Self { log: log.into(), posted: Notify::new(), watched: Arc::default(), seen: Mutex::default() }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -115,25 +122,43 @@ impl News {
         let quiet = seen.idle_until.filter(|_| seen.age().is_some_and(|age| age >= QUIET));
         let longest = quiet.map_or(LONGEST, |until| until.saturating_duration_since(now));
         let mut until = now + at_most.min(longest);
+        let mut is_written = false;
         loop {
             let seen = *self.seen();
             if seen.idle_until.is_none() {
                 // Something was written meanwhile, by which a run may have become runnable.
                 until = until.min(Instant::now() + LONGEST);
             }
-            let dormant = seen.age().is_some_and(|age| age >= DORMANT);
-            let next = until.min(Instant::now() + if dormant { GLANCE_DORMANT } else { GLANCE });
+            // Before the watch begins: from here on no write is missed.
+            let watched = self.watched.notified();
+            let next = match seen.age() {
+                _ if is_written => GLANCE,
+                Some(age) if age >= QUIET && self.watch_begins(&seen) => GLANCE_WATCHED,
+                Some(age) if age >= DORMANT => GLANCE_DORMANT,
+                _ => GLANCE,
+            };
+            let next = until.min(Instant::now() + next);
             tokio::select! {
                 () = self.posted.notified() => return true,
-                () = sleep_until(next) => {}
+                () = watched, if !is_written => {
+                    // The first write of a transaction comes before its end: a glance now would miss the message.
+                    is_written = true;
+                    continue;
+                }
+                () = sleep_until(next) => is_written = false,
             }
             if self.has_news(reader).await {
                 return true;
             }
-            if next == until {
+            if Instant::now() >= until {
                 return false;
             }
         }
+    }
+
+    /// Returns `true` if the system will tell of the next write, and none came since the log was looked at.
+    fn watch_begins(&self, seen: &Seen) -> bool {
+        at_next_write(&self.log, &self.watched) && self.written() == seen.written
     }
 
     /// Returns `true` if the newest message is another one than at the last look. Most writes are events of runs.
@@ -154,6 +179,12 @@ impl News {
     }
 }
 
+/// Without the system's word there are only glances.
+#[cfg(not(target_os = "linux"))]
+fn at_next_write(_: &Path, _: &Arc<Notify>) -> bool {
+    false
+}
+
 /// The number of the newest message that waits; 0 without one.
 pub(super) fn newest_message(connection: &Connection) -> Result<i64, JournalError> {
     let mut query = connection.prepare_cached("SELECT coalesce(max(id), 0) FROM inbox").map_err(super::storage)?;
@@ -162,6 +193,8 @@ pub(super) fn newest_message(connection: &Connection) -> Result<i64, JournalErro
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    use super::at_next_write;
     use super::{LONGEST, LONGEST_QUIET};
     use crate::{
         SqliteJournal,
@@ -238,18 +271,52 @@ mod tests {
         journal.release(&run, fence).await.unwrap();
         let waited = wait(5, 10_000).await;
         assert!(waited >= Duration::from_millis(690) && waited < LONGEST_QUIET, "{waited:?}");
-        // Whatever is written ends the long wait: it may be a timer that is due sooner.
-        aged(&folder, 5);
-        journal.runnable(0, 1).await.unwrap();
-        let began = Instant::now();
-        let waits = tokio::spawn({
-            let journal = journal.clone();
-            async move { (journal.news.wait(HOUR, &journal.reader).await, Instant::now()) }
-        });
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        aged(&folder, 0);
-        let (news, ended) = waits.await.unwrap();
-        let waited = ended - began;
-        assert!(!news && waited >= Duration::from_millis(500) && waited < Duration::from_millis(700), "{waited:?}");
+    }
+
+    /// Not of a paused clock: the system tells in its own time.
+    #[tokio::test]
+    async fn a_write_ends_the_wait_for_a_quiet_store() {
+        let (folder, journal, run, fence) = store().await;
+        journal.append(Append { state: Some(due(None)), ..append(&run, fence, [1]) }).await.unwrap();
+        journal.release(&run, fence).await.unwrap();
+        let other = SqliteJournal::open(folder.path().join("runs.db")).unwrap();
+        for is_message in [true, false] {
+            aged(&folder, 5);
+            journal.runnable(0, 1).await.unwrap();
+            let began = Instant::now();
+            let waits = tokio::spawn({
+                let journal = journal.clone();
+                async move { (journal.news.wait(HOUR, &journal.reader).await, began.elapsed()) }
+            });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if is_message {
+                other.post(&run, 0, "{}".into()).await.unwrap();
+            } else {
+                // It may be a timer that is due sooner.
+                aged(&folder, 0);
+            }
+            let (news, waited) = waits.await.unwrap();
+            assert_eq!(news, is_message);
+            assert!(is_message || waited < LONGEST_QUIET, "{waited:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_system_tells_of_one_write_for_each_watch() {
+        let (folder, journal, run, _) = store().await;
+        let log = folder.path().join("runs.db-wal");
+        let [first, second] = [(); 2].map(|()| std::sync::Arc::new(tokio::sync::Notify::new()));
+        for _ in 0..2 {
+            // Twice at once, as two waiters of one store do.
+            assert!(at_next_write(&log, &first) && at_next_write(&log, &first) && at_next_write(&log, &second));
+            let both = async { tokio::join!(first.notified(), second.notified()) };
+            let written = async {
+                tokio::task::yield_now().await;
+                journal.post(&run, 0, "{}".into()).await.unwrap();
+            };
+            let told = tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(both, written) });
+            told.await.expect("the system told nothing in a minute");
+        }
     }
 }
