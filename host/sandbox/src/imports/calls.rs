@@ -20,8 +20,10 @@ use serde_json::json;
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
+    task::{Context, Poll, Waker},
 };
 use tokio::task::{Id, JoinSet};
 
@@ -41,6 +43,8 @@ pub(crate) struct StartedCalls {
     /// Those beyond the limit of calls in progress, in the order in which they were started.
     queued: VecDeque<(u32, Running)>,
     in_progress: JoinSet<EndedCall>,
+    /// Those that ended where they began, until the cell is told.
+    at_once: VecDeque<(u32, EndedCall)>,
     numbers: HashMap<Id, u32>,
     /// Those of them that are timers, which the limit does not count.
     timers: HashSet<u32>,
@@ -59,13 +63,17 @@ impl StartedCalls {
 
     /// Begins calls that have waited for others to end.
     fn admit(&mut self, limit: u64) {
-        while ((self.in_progress.len() - self.timers.len()) as u64) < limit
-            && let Some((number, call)) = self.queued.pop_front()
+        while ((self.at_once.len() + self.in_progress.len() - self.timers.len()) as u64) < limit
+            && let Some((number, mut call)) = self.queued.pop_front()
         {
-            self.begin(number, call);
+            match first_poll(&mut call) {
+                Poll::Ready(ended) => self.at_once.push_back((number, ended)),
+                Poll::Pending => self.begin(number, call),
+            }
         }
     }
 
+    /// Runs a call in a task, which begins on another thread.
     fn begin(&mut self, number: u32, call: Running) {
         let task = self.in_progress.spawn(call);
         self.numbers.insert(task.id(), number);
@@ -80,12 +88,13 @@ impl StartedCalls {
 
     /// Waits for the end of a call in progress; `None` if there is none.
     async fn next_end(&mut self) -> Option<(u32, EndedCall)> {
+        if let Some((number, ended)) = self.at_once.pop_front() {
+            self.pending.remove(&number);
+            return Some((number, ended));
+        }
         let (id, ended) = match self.in_progress.join_next_with_id().await? {
             Ok((id, ended)) => (id, ended),
-            Err(error) => {
-                let failure = Failure::host("panicked", "the host failed while it performed the call");
-                (error.id(), EndedCall::from(Err(failure)))
-            }
+            Err(error) => (error.id(), panicked()),
         };
         let number = self.numbers.remove(&id)?;
         self.pending.remove(&number);
@@ -103,6 +112,16 @@ impl StartedCalls {
     fn unknown_of(&self, calls: &[u32]) -> Option<u32> {
         calls.iter().copied().find(|call| !self.pending.contains(call) && !self.ended.contains_key(call))
     }
+}
+
+/// Polls a call where it is made: one that ends at once needs neither a task nor the two hand-overs between threads.
+fn first_poll(call: &mut Running) -> Poll<EndedCall> {
+    let mut context = Context::from_waker(Waker::noop());
+    catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut context))).unwrap_or_else(|_| Poll::Ready(panicked()))
+}
+
+fn panicked() -> EndedCall {
+    EndedCall::from(Err(Failure::host("panicked", "the host failed while it performed the call")))
 }
 
 impl wit::Host for View<'_> {
@@ -220,7 +239,9 @@ async fn wait(state: &mut CellState) -> Option<(u32, EndedCall)> {
     let limit = state.limits.concurrent_calls;
     let started = state.calls.as_mut()?;
     started.admit(limit);
-    state.host.awaits(Some(started.in_progress.len()));
+    if started.at_once.is_empty() {
+        state.host.awaits(Some(started.in_progress.len()));
+    }
     started.next_end().await
 }
 
@@ -233,4 +254,65 @@ pub(crate) async fn finish(state: &mut CellState) {
 
 fn lost() -> wasmtime::Error {
     wasmtime::Error::msg("a call of the cell has no end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EndedCall, Running, StartedCalls};
+    use std::{future::pending, panic::panic_any};
+
+    fn started(calls: impl IntoIterator<Item = Running>) -> StartedCalls {
+        let mut started = StartedCalls::default();
+        for call in calls {
+            let number = started.take_number();
+            started.pending.insert(number);
+            started.queued.push_back((number, call));
+        }
+        started
+    }
+
+    fn ready(result: &str) -> Running {
+        let result = Ok(result.to_owned());
+        Box::pin(async { EndedCall::from(result) })
+    }
+
+    /// There is no runtime, which a task would need.
+    #[test]
+    fn calls_that_end_at_once_need_no_task_and_count_towards_the_limit() {
+        let mut calls = started([ready("0"), Box::pin(async { panic_any("a fault of a tool") }), ready("2")]);
+        for (number, result) in [(0, Ok("0")), (1, Err("panicked")), (2, Ok("2"))] {
+            calls.admit(1);
+            assert_eq!(calls.at_once.len(), 1);
+            let (ended, EndedCall { result: found, .. }) = ended_now(&mut calls);
+            let found = found.map_err(|failure| failure.reason.to_string());
+            assert_eq!((ended, found.as_deref().map_err(String::as_str)), (number, result));
+        }
+        assert!(!calls.are_in_progress());
+    }
+
+    fn ended_now(calls: &mut StartedCalls) -> (u32, EndedCall) {
+        let next = std::pin::pin!(calls.next_end());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match next.poll(&mut context) {
+            std::task::Poll::Ready(Some(ended)) => ended,
+            _ => panic!("the call waits"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_continues_in_a_task() {
+        let waits = Box::pin(async {
+            tokio::task::yield_now().await;
+            EndedCall::from(Ok("waited".to_owned()))
+        });
+        let mut calls = started([Box::pin(pending()), waits as Running, ready("at once")]);
+        calls.admit(8);
+        assert_eq!((calls.at_once.len(), calls.in_progress.len()), (1, 2));
+        let mut numbers = Vec::new();
+        for _ in 0..2 {
+            numbers.push(calls.next_end().await.unwrap().0);
+        }
+        assert_eq!(numbers, [2, 1]);
+        assert!(calls.are_in_progress());
+    }
 }
