@@ -105,17 +105,6 @@ impl Release {
         checked(&binary)?;
         Ok(self.built.get_or_init(|| binary))
     }
-
-    /// Returns the statically linked command for the image; a binary that was given serves as it is.
-    pub fn static_binary(&self) -> Result<PathBuf> {
-        if let Some(binary) = &self.given {
-            return Ok(binary.clone());
-        }
-        let script = root().join("packaging/image");
-        let printed = Command::new(&script).arg("build").stderr(std::process::Stdio::inherit()).output()?;
-        ensure!(printed.status.success(), "{} build ended with {}", script.display(), printed.status);
-        Ok(PathBuf::from(String::from_utf8(printed.stdout)?.trim()))
-    }
 }
 
 /// Checks that a binary is of this version, with the compiler beside it.

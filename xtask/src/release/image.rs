@@ -19,7 +19,7 @@ const USERS_FOLDER: &str = "home/opcell";
 pub fn pack(release: &Release) -> Result<Made> {
     let home = Home::new("image")?;
     let files = home.join("root");
-    said(Command::new(root().join("packaging/image")).arg("root").arg(release.static_binary()?).arg(&files))?;
+    said(Command::new(root().join("packaging/image")).arg("root").arg(release.binary()?).arg(&files))?;
     let dockerfile = fs::read_to_string(root().join("packaging/Dockerfile"))?;
     let config = config(&dockerfile)?;
     let layout = layout(&files, &config, release.version())?;
