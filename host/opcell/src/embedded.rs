@@ -14,9 +14,13 @@ use opcell_sandbox::{Receipt as CellReceipt, host::LogEvent};
 use opcell_session::{models::Model, sessions::RoundFigures};
 use opcell_types::{CallContext, ToolDescription, TouchLog, Value, text::one_line};
 use std::{
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::Arc,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -31,6 +35,34 @@ const BLOCKED_THREAD: Duration = Duration::from_millis(100);
 /// The longest name in a warning or a failure, in bytes.
 const NAME_BYTES: usize = 100;
 
+/// Calls in a row that a tool answers at once before it is trusted to do so with the next one.
+const TRUSTED_AFTER: u32 = 8;
+
+/// The longest time of such a call.
+const AT_ONCE: Duration = Duration::from_micros(50);
+
+/// The calls in a row that a tool answered without waiting, and within [`AT_ONCE`].
+#[derive(Debug, Clone, Default)]
+struct Promptness(Arc<AtomicU32>);
+
+impl Promptness {
+    fn is_trusted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= TRUSTED_AFTER
+    }
+
+    /// Notes the first poll of a call.
+    fn note(&self, is_ready: bool, took: Duration) {
+        if is_ready && took < AT_ONCE {
+            // Counting further would wrap around at some time.
+            if !self.is_trusted() {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        } else {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// A tool of the program.
 pub(crate) struct EmbeddedTool {
     tool: Arc<dyn Tool>,
@@ -38,6 +70,7 @@ pub(crate) struct EmbeddedTool {
     effects: Effects,
     provider: Provider,
     ends_when_cancelled: bool,
+    promptness: Promptness,
 }
 
 impl EmbeddedTool {
@@ -52,7 +85,7 @@ impl EmbeddedTool {
         let (description, effects, provider, ends_when_cancelled) = asked.map_err(|_| {
             Rejected::plain(Diagnostic::error("invalid-tool", "a tool of this program panicked when it was described"))
         })?;
-        Ok(Self { tool, description, effects, provider, ends_when_cancelled })
+        Ok(Self { tool, description, effects, provider, ends_when_cancelled, promptness: Promptness::default() })
     }
 }
 
@@ -80,18 +113,26 @@ impl Tool for EmbeddedTool {
 
     async fn call(&self, input: &ToolInput) -> Result<Value, Failure> {
         let (tool, owned, name) = (self.tool.clone(), input.clone(), self.description.name.clone());
-        let work =
-            async move { guarded("tool", &name, Some(&owned.touched), async { (*tool).call(&owned).await }).await };
+        let promptness = self.promptness.clone();
+        let work = async move {
+            let call = guarded("tool", &name, Some(&owned.touched), async { (*tool).call(&owned).await });
+            first_noted(&promptness, call).await
+        };
         // On a thread of its own the tool may block, and whoever waits for it still sees the time.
         let runtime =
             Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-        match runtime {
-            Some(runtime) => match AbortOnDropHandle::new(runtime.spawn(work.in_current_span())).await {
-                Ok(result) => result,
-                // Only a runtime that ends drops a task that is waited for.
-                Err(_) => Err(Failure::host("cancelled", "the runtime ended during the call")),
-            },
-            None => work.await,
+        let Some(runtime) = runtime else { return work.await };
+        let mut work = Box::pin(work.in_current_span());
+        // A thread of its own takes two hand-overs, which is more than such a tool takes.
+        if self.promptness.is_trusted()
+            && let Poll::Ready(result) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await
+        {
+            return result;
+        }
+        match AbortOnDropHandle::new(runtime.spawn(work)).await {
+            Ok(result) => result,
+            // Only a runtime that ends drops a task that is waited for.
+            Err(_) => Err(Failure::host("cancelled", "the runtime ended during the call")),
         }
     }
 }
@@ -178,6 +219,21 @@ impl RunText for EmbeddedSink<dyn RunText> {
     }
 }
 
+/// Awaits a call, and notes how it began.
+async fn first_noted<T>(promptness: &Promptness, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    let mut is_noted = false;
+    poll_fn(|context| {
+        let begun = Instant::now();
+        let polled = call.as_mut().poll(context);
+        if !std::mem::replace(&mut is_noted, true) {
+            promptness.note(polled.is_ready(), begun.elapsed());
+        }
+        polled
+    })
+    .await
+}
+
 /// Awaits work of the program. A panic is a failure, and work that keeps its thread is named in a warning: in the log,
 /// and in the receipt of the call.
 async fn guarded<T>(
@@ -236,4 +292,64 @@ fn warn_if_blocked(kind: &str, name: &str, took: Duration) -> Option<u64> {
         );
     }
     ms
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::{AT_ONCE, EmbeddedTool, Promptness, TRUSTED_AFTER};
+    use crate::tool_fn_with_schema;
+    use opcell_engine::tool::{Caller, Tool as _, ToolInput};
+    use opcell_types::Value;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        thread,
+        time::Duration,
+    };
+
+    #[test]
+    fn a_tool_is_trusted_after_calls_in_a_row_and_one_that_waits_or_takes_long_begins_anew() {
+        for (is_ready, took) in [(false, Duration::ZERO), (true, AT_ONCE)] {
+            let promptness = Promptness::default();
+            for call in 0..TRUSTED_AFTER {
+                assert!(!promptness.is_trusted(), "after {call} calls");
+                promptness.note(true, Duration::ZERO);
+            }
+            assert!(promptness.is_trusted());
+            promptness.note(is_ready, took);
+            assert!(!promptness.is_trusted());
+        }
+    }
+
+    /// On another thread it may block, and its caller still sees the time.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_tool_runs_on_its_callers_thread_once_it_has_answered_at_once_and_until_it_does_not() {
+        let (caller, blocks) = (thread::current().id(), Arc::new(AtomicBool::new(false)));
+        let tool = tool_fn_with_schema("t", "Says whether it is on the caller's thread.", Value::object::<&str>([]), {
+            let blocks = blocks.clone();
+            move |_: Value, _| {
+                let blocks = blocks.clone();
+                async move {
+                    if blocks.load(Ordering::Relaxed) {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok(thread::current().id() == caller)
+                }
+            }
+        });
+        let tool = EmbeddedTool::new(Arc::new(tool)).unwrap();
+        let input = ToolInput::new(Value::object::<&str>([]), Caller::Step);
+        let is_here = async || tool.call(&input).await.unwrap() == Value::from(true);
+        for _ in 0..TRUSTED_AFTER {
+            assert!(!is_here().await, "the first calls may block");
+        }
+        // A busy machine may take a thread away in the middle of a call.
+        while !is_here().await {}
+        blocks.store(true, Ordering::Relaxed);
+        while is_here().await {}
+        assert!(!is_here().await);
+    }
 }

@@ -1,9 +1,9 @@
 //! Wake-ups for workers that wait for messages: at once if this process posted one, and when the write-ahead log was
 //! written if another did: after a glance at a busy log, at the system's word on a quiet one.
 
+use super::on;
 #[cfg(target_os = "linux")]
 use super::watch::at_next_write;
-use super::on;
 use crate::journal::JournalError;
 use rusqlite::Connection;
 use std::{
