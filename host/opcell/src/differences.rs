@@ -250,6 +250,7 @@ pub fn is_older(version: &str, than: &str) -> bool {
 /// Returns `true` unless a version is known to be no newer than another one: it is older or the same, or is no version
 /// where the other one is. See [`is_older`].
 #[must_use]
+#[doc(hidden)]
 pub fn may_be_newer(version: Option<&str>, than: Option<&str>) -> bool {
     let Some(than) = than else { return true };
     match (version.and_then(parsed), parsed(than)) {

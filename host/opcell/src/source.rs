@@ -80,6 +80,7 @@ pub fn in_folder(folder: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 /// A sentence, with the line where one of the two files is wrong.
+#[doc(hidden)]
 pub fn read_component(path: &Path, project: Option<&Path>, most: u64) -> Result<Vec<u8>, String> {
     let extension = path.extension().unwrap_or_default();
     if let Some((_, language)) = BUILT.iter().find(|(built, _)| extension == *built) {
@@ -154,7 +155,7 @@ fn in_manifest(error: String) -> String {
 ///
 /// # Errors
 /// As [`read_component`].
-pub fn read_script(skill: &str, path: &Path, project: Option<&Path>) -> Result<Vec<u8>, String> {
+pub(crate) fn read_script(skill: &str, path: &Path, project: Option<&Path>) -> Result<Vec<u8>, String> {
     let Files { file, source, stem, manifest } = read_files(path, project)?;
     let name = docs::kebab(&stem);
     if !manifest::is_name(&name) {

@@ -45,6 +45,7 @@ pub(super) fn settle(config: &mut Config) {
 ///
 /// # Errors
 /// One finding: what does not match, and the command that mends it.
+#[doc(hidden)]
 pub fn verified(plugin: &PluginConfig, locked: Option<&Locked>, store: &Store) -> Result<Stored, Box<Diagnostic>> {
     let name = &plugin.name;
     let finding = |code: &'static str, message: String, help: String| {
@@ -131,6 +132,7 @@ fn printable(text: &str) -> String {
 
 /// The finding with its place in the project file.
 #[must_use]
+#[doc(hidden)]
 pub fn rejected(config: &Config, plugin: &PluginConfig, finding: Diagnostic) -> Rejected {
     match plugin.span {
         Some(_) => Rejected::in_source(config.source.clone(), vec![finding]),

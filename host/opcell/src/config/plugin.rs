@@ -281,6 +281,7 @@ impl PluginConfig {
     ///
     /// # Errors
     /// As [`source::read_component`].
+    #[doc(hidden)]
     pub fn read(&self, most: u64) -> Result<Vec<u8>, String> {
         match &self.script {
             // An earlier version is a component.

@@ -366,6 +366,7 @@ impl Invocation {
 
     /// Answers the calls that the cell makes from the record of a program, as far as it has them, and adds those that
     /// follow: [`ProgramRecord::open`](opcell_engine::program_record::ProgramRecord::open).
+    #[doc(hidden)]
     pub fn journaled(mut self, journal: InnerJournal) -> Self {
         self.inner = Some(journal);
         self
