@@ -1,5 +1,6 @@
 //! Code of the embedding program inside of a host: its tools, models and sinks. A panic of theirs is a failure of one
-//! call or a line of the log, and a tool that blocks its thread does not hold up the deadline of its caller.
+//! call or a line of the log, and a tool that blocks its thread does not hold up the deadline of its caller, except for
+//! one call of a tool that never did so before.
 
 use crate::{report::Rejected, services::LogSink};
 use async_trait::async_trait;
