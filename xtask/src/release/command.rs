@@ -14,12 +14,13 @@ use std::{
 /// The platform of the archive, the package and the image.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Writes the archive, and the installer that fetches it.
+/// Writes the archive, the names of the program's functions, and the installer that fetches the archive.
 pub fn archive(release: &Release) -> Result<Made> {
     let archive = script("archive", release.binary()?, &release.out)?;
+    let symbols = archive.with_extension("").with_extension("debug.gz");
     let installer = release.out.join("install.sh");
     fs::copy(root().join("packaging/install.sh"), &installer)?;
-    Ok(Made::Files(vec![archive, installer]))
+    Ok(Made::Files([archive, symbols, installer].into_iter().filter(|file| file.exists()).collect()))
 }
 
 /// Writes the Debian package.
