@@ -1,4 +1,4 @@
-//! The system's word on the next write to a log: no processor time while nobody writes it.
+//! The system's word on the next write to a log: a log that stays as it is takes no processor time.
 //!
 //! One inotify instance and one thread serve all stores of a process, however many tenants it has. A watch ends with its
 //! first event: a log that is written all the time costs nothing here.
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// Wakes the waiters of `written` at the next write to the file, of any process of this machine; returns `false` where
 /// the system has no such watch.
 ///
-/// A write of another machine, to a shared file system, wakes nobody.
+/// A write of another machine, to a shared file system, is not told.
 pub(super) fn at_next_write(file: &Path, written: &Arc<Notify>) -> bool {
     static WATCH: OnceLock<Option<Arc<Watch>>> = OnceLock::new();
     WATCH.get_or_init(|| Watch::start().ok()).as_ref().is_some_and(|watch| watch.add(file, written).is_ok())
